@@ -63,8 +63,9 @@ ALWAYS_SMALL = """
 
 WITHOUT: dict[str, dict[str, Settings]] = {
     "agent_occam": {
-        "pruned observations": {"nodes.find.settings.view": "whole"},
-        "fewer actions": {"nodes.find.settings.actions": "all"},
+        "pruned observations": {"nodes.find.observe": None},
+        "fewer actions": {"nodes.find.actions.drop": []},
+        "plain names": {"nodes.find.actions.rename": {}},
         "a plan that is pruned": {"nodes.find.of.signature": "question, observation, actions -> plan, action"},
     },
     "agent_s2": {

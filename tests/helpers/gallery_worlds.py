@@ -117,13 +117,13 @@ def browse(found: Found) -> str:
         "kitchen",
         "cellar",
     ]
-    if "advertisement" in actions:
-        return f"plan: {' or '.join(left)}\naction: open advertisement"
+    if any(action.endswith("advertisement") for action in actions):
+        return f"plan: {' or '.join(left)}\naction: visit advertisement"
     if told := re.findall(r"it stands on the (\w+ shelf)", observation):
-        return f"plan: {' or '.join(left)}\naction: open {told[0]}"
-    if "back" in actions:
-        return f"plan: {' or '.join(left[1:]) or 'none'}\naction: open back"
-    return f"plan: {' or '.join(left)}\naction: open {left[0]}"
+        return f"plan: {' or '.join(left)}\naction: visit {told[0]}"
+    if any(action.endswith("back") for action in actions):
+        return f"plan: {' or '.join(left[1:]) or 'none'}\naction: visit back"
+    return f"plan: {' or '.join(left)}\naction: visit {left[0]}"
 
 
 def plan_click(found: Found) -> str:

@@ -184,17 +184,11 @@ class Spring:
 
 
 class Shop:
-    """Rooms with shelves; the thing stands on one of them, two clicks away. Task: `room`, `shelf`. Action: open NAME.
-
-    view: whole, with the site's menu before each page, or pruned. actions: all, with an advertisement that leads away,
-    or few.
-    """
+    """A site of rooms with shelves; the thing stands on one of them, two clicks away. Each page begins with the menu of
+    the site, and has an advertisement that leads away. Task: `room`, `shelf`. Action: open NAME."""
 
     ROOMS = ("garden", "kitchen", "cellar")
     done, at, found = False, "hall", False
-
-    def __init__(self, view: str = "whole", actions: str = "all"):
-        self.view, self.offered = view, actions
 
     def reset(self, task: dict[str, Any]) -> str:
         self.room, self.shelf = task["room"], task["shelf"]
@@ -202,7 +196,7 @@ class Shop:
 
     def step(self, action: str) -> str:
         name = action.removeprefix("open ").strip()
-        if name not in self.actions():
+        if f"open {name}" not in self.actions():
             return f"There is no {name} here.\n{self._show()}"
         self.found = name == self.shelf and self.at == self.room
         self.done = self.found or name == "advertisement"
@@ -211,12 +205,10 @@ class Shop:
 
     def actions(self) -> list[str]:
         here = [*self.ROOMS] if self.at == "hall" else ["left shelf", "right shelf", "back"]
-        return here if self.offered == "few" else ["advertisement", *here]
+        return [f"open {name}" for name in ("advertisement", *here)]
 
     def _show(self) -> str:
-        menu = (
-            [f"menu {n}: offers of the week, news, terms, imprint" for n in range(40)] if self.view == "whole" else []
-        )
+        menu = [f"menu {n}: offers of the week, news, terms, imprint" for n in range(40)]
         page = f"The {self.at}. " + (f"A sign: it stands on the {self.shelf}." if self.at == self.room else "No sign.")
         return "\n".join([*menu, page])
 

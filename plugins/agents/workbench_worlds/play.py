@@ -46,7 +46,7 @@ def _powers(node: Written) -> Found:
         yield Power("runs Python", f"the world {play}", f"the world {play}", (*node.at, "play"))
     if isinstance(python, str):
         yield start_program(node / "python", f"pip install -r {python}" if python.endswith(".txt") else python)
-    yield from inside(settings=PATH, env=VARIABLES, of=NODE, players=NODES)(node)
+    yield from inside(settings=PATH, env=VARIABLES, of=NODE, players=NODES, observe=NODE)(node)
 
 
 class Play(NodeKind):
@@ -81,6 +81,17 @@ class Play(NodeKind):
             name: child_node(f"players.{name}", tree, self.base, ("players", name), self.code) for name, tree in named
         }
 
+    @cached_property
+    def observer(self) -> NodeKind | None:
+        """The node between world and players."""
+        if self.config.observe is None:
+            return None
+        node = child_node("observe", self.config.observe, self.base, ("observe",), self.code)
+        if "observation" not in node.outputs:
+            hint = "Write e.g. observation -> observation."
+            raise SpecError("`observe` must write `observation`", hint=hint, path=("observe",))
+        return node
+
     @property
     def place(self) -> WorldPlace:
         c = self.config
@@ -88,7 +99,8 @@ class Play(NodeKind):
         return WorldPlace(c.play, self.base, c.python, env)
 
     def children(self) -> Mapping[str, NodeKind]:
-        return {node.name: node for node in self.players.values()}
+        between = [self.observer] if self.observer is not None else []
+        return {node.name: node for node in (*self.players.values(), *between)}
 
     def tool_names(self) -> Collection[str]:
         return [tool_name(self.config.play), "*"]
@@ -96,6 +108,7 @@ class Play(NodeKind):
     @property
     def inputs(self) -> tuple[str, ...]:
         read = [n for node in self.players.values() for n in node.inputs if n not in (*GIVEN, *carried(node))]
+        read += [name for name in (self.observer.inputs if self.observer is not None else ()) if name not in GIVEN]
         return tuple(dict.fromkeys([*self.config.task.values(), *read]))
 
     @property
@@ -104,7 +117,8 @@ class Play(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_steps * max(node.max_calls for node in self.players.values())
+        between = self.observer.max_calls if self.observer is not None else 0
+        return self.config.max_steps * (max(node.max_calls for node in self.players.values()) + between)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """Return {actions: all actions, observation: the last one, or the world's verdict, score: the world's own}.
@@ -144,8 +158,9 @@ class _Course:
     async def _turn(self, number: int, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take the turn of the next player. Its latest call is a step for the credit of training."""
         name, seat = self._next(told.get("player"))
+        seen = await self._observe(told, number, name)
         begun = len(self.ctx.trace.spans)
-        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(told), number, name)
+        outputs = await self.ctx.run_child(seat.node, seat.node.name, seat.look(seen), number, name)
         said = outputs["action"]
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
         seat.act(outputs, text)
@@ -158,6 +173,18 @@ class _Course:
             call.state, call.earned = digest([name, told["observation"]]), float(reward or 0.0)
             self.calls.append(call)
         return after
+
+    async def _observe(self, told: Mapping[str, Any], number: int, player: str) -> Mapping[str, Any]:
+        """Return the world's answer with the observation that `observe` makes of it. Our own answers stay."""
+        node = self.node.observer
+        if node is None or told.get("ours"):
+            return told
+        actions = ", ".join(self.node.config.actions.offered(told.get("actions") or ())) or "any"
+        given = {**self.inputs, **told, "actions": actions, "brief": told.get("brief") or "none"}
+        missing = dict.fromkeys(GIVEN, "none")
+        inputs = {name: {**missing, **given}[name] for name in node.inputs}
+        made = await self.ctx.run_child(node, node.name, inputs, number, player)
+        return {**told, "observation": str(made["observation"])}
 
     def _next(self, player: str | None) -> tuple[str, Seat]:
         """Return the name of the player who acts (ours if the world has none), and its seat."""
@@ -178,6 +205,16 @@ class _Course:
         if reading is None or not (reading.calls or reading.fault):
             if text.lstrip().startswith("```"):  # a command, in the form that models like to use
                 text = "\n".join(find_code(text)) or text
+            text, ours = self.node.config.actions.original(text.strip()), text.strip()
+            if self.node.config.actions.is_dropped(text):
+                left = self.node.config.actions.offered(told.get("actions") or ())
+                can = f" You can: {', '.join(left)}." if left else ""
+                return {
+                    **told,
+                    "observation": f"'{ours:.200}' is not possible here.{can}",
+                    "reward": None,
+                    "ours": True,
+                }
             words = text.split(maxsplit=1)
             action = {"action": text.strip(), "verb": words[0].lower() if words else ""}
             await check_policy(self.ctx, tool_name(self.node.config.play), action)
@@ -186,13 +223,14 @@ class _Course:
         name, arguments = str(call["name"] or ""), call["arguments"]
         if name in tools and isinstance(arguments, Mapping):
             arguments = fit_values(tools[name].schema, arguments)
+            name = self.node.config.actions.original(name)
             await check_policy(self.ctx, name, arguments)
             made = await self._step(name, {"tool": name, "arguments": arguments})
             use = {"name": name, "arguments": dict(arguments), "result": str(made["observation"])[:500]}
             self.ctx.note(tools=[*self.ctx.span.notes.get("tools", []), use])
             return made
         wrong = f"You have no tool '{name}'. You have: {', '.join(tools)}." if name else correction(reading, names)
-        return {**told, "observation": wrong, "reward": None}  # the same player's turn
+        return {**told, "observation": wrong, "reward": None, "ours": True}
 
     async def _step(self, tool: str, action: Any) -> Mapping[str, Any]:
         told = await self.world.step(action)

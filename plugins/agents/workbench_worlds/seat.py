@@ -43,7 +43,9 @@ class Seat:
         self._brief = told.get("brief") or self._brief
         if "tools" in told:
             tools = [
-                Tool(t["name"], t.get("description", ""), t.get("parameters") or {}, _never) for t in told["tools"]
+                Tool(self.config.actions.shown(t["name"]), t.get("description", ""), t.get("parameters") or {}, _never)
+                for t in told["tools"]
+                if not self.config.actions.is_dropped(t["name"])
             ]
             self.tools = {tool.name: tool for tool in tools}
         seen = {
@@ -51,7 +53,7 @@ class Seat:
             "observation": self._shown,
             "history": self._history(),
             "tools": "\n".join([*map(describe_tool, self.tools.values()), _CALL]) if self.tools else "none",
-            "actions": ", ".join(told.get("actions") or ()) or "any",
+            "actions": ", ".join(self.config.actions.offered(told.get("actions") or ())) or "any",
         }
         given = {**self.row, **seen, **self._kept}
         return {name: given[name] for name in self.node.inputs}

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from workbench.workflow import NodeConfig
 from workbench_kit.acting import ENV
+from workbench_worlds.actions import ActionSettings
 
 #: Each step has a replica of its own (`workbench.runtime.Draw`).
 MOST_STEPS = 1000
@@ -32,6 +33,13 @@ class PlayConfig(NodeConfig):
     chars: int = Field(4000, ge=20, description="characters of an observation that a player sees")
     observations: Literal["full", "diff"] = Field(
         "full", description="diff: after a player's first one, only the lines that changed"
+    )
+
+    observe: dict[str, Any] | None = Field(
+        None, description="a node between world and players: it reads and writes `observation`, e.g. to shorten it"
+    )
+    actions: ActionSettings = Field(
+        ActionSettings(), description="actions and tools of the world that players do not have, or know by other names"
     )
 
     @model_validator(mode="after")

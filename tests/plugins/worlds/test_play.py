@@ -442,3 +442,82 @@ def test_a_keeper_that_is_killed_costs_the_rows_that_it_had_and_begins_again(fol
             await keeper.aclose()
 
     assert asyncio.run(course())["observation"].startswith("lamp: red")
+
+
+# Between the world and its players
+
+
+SHOP = """
+class Shop:
+    done, right = False, False
+    def reset(self, task):
+        return "menu: terms\\nA page."
+    def step(self, action):
+        self.done, self.right = action in ("open door", "open exit"), action == "open door"
+        return f"menu: terms\\nafter {action}"
+    def actions(self):
+        return ["open door", "open exit", "scroll down"]
+    def tools(self):
+        return [{"name": "buy", "parameters": {"type": "object", "properties": {}}}, {"name": "sell"}]
+    def score(self):
+        return float(self.right)
+"""
+
+
+def shop(folder: Path, said: list[str], **changed: Any) -> Any:
+    """said: the model's answers, in order."""
+    (folder / "shop.py").write_text(SHOP)
+    of, left = {"predict": "observation, actions, tools -> action"}, iter(said)
+    return play(folder, lambda request: next(left), play=f"python:{folder}/shop.py:Shop", task={}, of=of, max_steps=3, **changed)
+
+
+def test_actions_are_dropped_and_renamed_for_the_players_alone(folder: Path) -> None:
+    outcome, lm, _ = shop(
+        folder,
+        ["action: open exit", "action: scroll  down", "action: visit door"],
+        actions={"drop": ["open EXIT", "scroll *", "sell"], "rename": {"open": "visit", "buy": "purchase"}},
+    )
+    first, second, third = (str(request.messages[-1]["content"]) for request in lm.requests)
+    assert "actions: visit door" in first and "scroll" not in first and "exit" not in first
+    assert "purchase" in first and "sell" not in first and "buy" not in first
+    assert "'open exit' is not possible here. You can: visit door." in second
+    assert "'scroll  down' is not possible here." in third
+    assert outcome.prediction["score"] == 1.0, "the world was not asked for what is dropped, and knows its own names"
+    assert outcome.prediction["actions"] == ["open exit", "scroll  down", "visit door"]
+    plain = shop(empty(folder), ["action: open exit"])[0].prediction
+    assert plain["score"] == 0.0 and plain["actions"] == ["open exit"]
+
+
+def test_a_node_stands_between_the_world_and_its_players(folder: Path) -> None:
+    prune = 'def prune(observation): return "\\n".join(observation.split("\\n")[1:])'
+    observe = {"code": "observation -> observation", "source": prune.replace("\\\\n", "\\n")}
+    outcome, lm, workflow = shop(folder, ["action: look", "action: sing", "action: open door"], observe=observe)
+    seen = [str(request.messages[-1]["content"]) for request in lm.requests]
+    assert not any("menu" in text for text in seen) and "after look" in seen[1] and "after sing" in seen[2]
+    assert outcome.prediction["observation"] == "menu: terms\nafter open door", "the world's own"
+    asked = {"predict": "observation, goal -> observation", "instructions": "Shorten it."}
+    outcome, lm, workflow = shop(
+        empty(folder),
+        ["observation: short", "action: open exit"],
+        observe=asked,
+        row={"goal": "out"},
+    )
+    assert workflow.max_calls == 6 and "goal" in workflow.input_fields
+    assert "out" in str(lm.requests[0].messages[-1]["content"])
+    assert "observation: short" in str(lm.requests[1].messages[-1]["content"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"observe": {"code": "observation -> seen", "source": "def f(observation): return observation"}},
+            "must write",
+        ),
+        ({"actions": {"rename": {"open": "go", "walk": "go"}}}, "two actions have one name"),
+        ({"actions": {"hide": ["x"]}}, "hide"),
+    ],
+)
+def test_what_cannot_stand_between_is_refused(folder: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        shop(folder, ["action: look"], **settings)
