@@ -15,7 +15,7 @@ from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.study import Result, score_of
 from workbench.task import labelled_demo
-from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
+from workbench.workflow import EXCHANGE, NodeKind, Span, learnable_addresses, node_at
 from workbench_kit.searching import WordIndex
 from workbench_memory.causal_claims import Doubts, sign_test_p
 from workbench_memory.learned_retrieval import Pair, extract_features
@@ -32,7 +32,8 @@ PRIOR = 2.0  # pseudo-observations with the average score, from which an entry's
 class Site:
     """The place of a store: the `entries` of a recall node, or the `demos` of another node.
 
-    inputs, outputs: the fields of an example there. path: the node in spans.
+    inputs, outputs: the fields of an example there. path: the node in spans. readers: for a recall inside another node,
+    the nodes beside it that read it: its examples are of steps, not of rows.
     """
 
     address: str
@@ -40,6 +41,7 @@ class Site:
     outputs: tuple[str, ...]
     recall: bool
     retrieves: bool
+    readers: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -53,20 +55,37 @@ def find_sites(workflow: Workflow) -> list[Site]:
     """The stores of recall nodes; without any, the demos of every node that accepts them."""
     sites = []
     for address in learnable_addresses(workflow, "memories"):
-        node = node_at(workflow, address)
-        sites.append(Site(address, node.inputs, _answered(workflow, node.outputs[0]), True, True))
+        node, beside = node_at(workflow, address), _beside(workflow, address)
+        if beside is None:
+            sites.append(Site(address, node.inputs, _answered(workflow.enabled_nodes, node.outputs[0]), True, True))
+        else:
+            readers = tuple(path for path, other in beside.items() if node.outputs[0] in other.inputs)
+            sites.append(Site(address, node.inputs, _answered(beside, node.outputs[0]), True, True, readers))
     for address in learnable_addresses(workflow, "demos") if not sites else ():
         node = node_at(workflow, address)
         sites.append(Site(address, node.inputs, node.outputs, False, "retrieve" in node.learnable))
     return sites
 
 
-def _answered(workflow: Workflow, notes: str) -> tuple[str, ...]:
+def _answered(nodes: Mapping[str, NodeKind], notes: str) -> tuple[str, ...]:
     """The outputs of the nodes that read the notes, which complete an input to an example."""
-    nodes = workflow.enabled_nodes
     readers = [node for node in nodes.values() if notes in node.inputs]
     outputs = [name for node in readers or nodes.values() for name in node.outputs]
     return tuple(dict.fromkeys(name for name in outputs if name != notes))
+
+
+def _beside(workflow: Workflow, address: str) -> dict[str, NodeKind] | None:
+    """The nodes beside an inner node, by their names in spans; None for a node of the workflow."""
+    top, *rest = address.removeprefix("nodes.").split(".")[:-1]
+    node, path = workflow.enabled_nodes[top], top
+    while rest:
+        children = node.children()
+        name = next(name for name in children if rest[: name.count(".") + 1] == name.split("."))
+        rest = rest[name.count(".") + 1 :]
+        if not rest:
+            return {f"{path}.{other}": child for other, child in children.items()}
+        node, path = children[name], f"{path}.{name}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -131,9 +150,14 @@ class Bank:
 
     def add_success(self, result: Result, trial: int, node: NodeKind) -> None:
         """Add the steps of a successful run as examples. node: the node at the site."""
-        for span in result.trace.spans if result.trace else ():
+        spans = result.trace.spans if result.trace else []
+        for span in spans:
             if span.node == self.site.path and not span.error:
-                if self.site.recall:
+                if self.site.readers:
+                    outputs, exchange = self._said_next(span, spans), ()
+                    if not outputs:
+                        continue  # the episode ended here
+                elif self.site.recall:
                     outputs, exchange = (
                         {n: result.prediction[n] for n in self.site.outputs if n in result.prediction},
                         (),
@@ -142,10 +166,20 @@ class Bank:
                     outputs, exchange = dict(span.outputs), node.demo(span).get(EXCHANGE, ())
                 self.add("example", f"trial:{trial}:{result.example.id}", span.inputs, outputs, exchange=exchange)
 
+    def _said_next(self, span: Span, spans: Sequence[Span]) -> dict[str, Any]:
+        """The outputs of the nodes that read what a recall found, in the same step (Sarukkai et al., arXiv 2505.00234:
+        examples are looked up by the situation of each step)."""
+        found: dict[str, Any] = {}
+        for other in spans:
+            if other.node in self.site.readers and other.order[:-1] == span.order[:-1] and not other.error:
+                found |= {name: value for name, value in other.outputs.items() if name in self.site.outputs}
+        return found
+
     def add_failure(self, result: Result, trial: int) -> None:
-        """Add a failed case with its outcome, unless an example shows the right answer."""
+        """Add a failed case with its outcome, unless an example shows the right answer. Not of steps: those of a failed
+        run may be right."""
         inputs = {n: result.example[n] for n in self.site.inputs if n in result.example}
-        if not inputs or any(e["inputs"] == inputs for e in self.entries.values()):
+        if self.site.readers or not inputs or any(e["inputs"] == inputs for e in self.entries.values()):
             return
         tried = "; ".join(f"{n}: {result.prediction[n]}" for n in self.site.outputs if n in result.prediction)
         why = result.feedback or result.message or ""

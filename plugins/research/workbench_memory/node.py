@@ -126,7 +126,8 @@ class Recall(NodeKind):
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         if self.config.from_ is not None:
             return await self._notes(self.config.from_, inputs, ctx)
-        chosen = self.choose(inputs, await self._near(inputs, ctx))
+        step_of = ctx.example if "." in ctx.node else None
+        chosen = self.choose(inputs, await self._near(inputs, ctx), step_of)
         ctx.note(recalled=chosen, count=len(chosen))
         return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
 
@@ -177,12 +178,19 @@ class Recall(NodeKind):
         query = (await ctx.embed([join_fields(values, self.inputs)], lm))[0]
         return dict(zip(self._specific, cosines(stored, query), strict=True))
 
-    def choose(self, values: Mapping[str, Any], near: Mapping[int, float] | None = None) -> list[int]:
-        """Numbers of the entries shown, the best one last; never an entry about the input itself. near: for the policy
-        `embedding`, how near each entry is."""
-        own = _situation(values, self.inputs)
+    def choose(
+        self, values: Mapping[str, Any], near: Mapping[int, float] | None = None, step_of: str | None = None
+    ) -> list[int]:
+        """Numbers of the entries shown, the best one last; never an entry about the row itself. near: for the policy
+        `embedding`, how near each entry is. step_of: inside another node, the row: its steps may be in a situation that
+        steps of other rows were in, so entries are known by their source, and not by equal inputs."""
+        own, entries = _situation(values, self.inputs), self.config.entries
         ranked = self._ranked(values) if near is None else sorted(near, key=lambda i: (-near[i], i))
-        near_by = [i for i in ranked if self._situations[i] != own][: self.config.k]
+        if step_of is None:
+            ranked = [i for i in ranked if self._situations[i] != own]
+        else:
+            ranked = [i for i in ranked if not entries[i].source.endswith(f":{step_of}")]
+        near_by = ranked[: self.config.k]
         kept, left = [], self.config.chars
         for index in [*self._general, *near_by]:
             size = len(self._texts[index]) + 1

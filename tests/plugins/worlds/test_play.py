@@ -468,7 +468,9 @@ def shop(folder: Path, said: list[str], **changed: Any) -> Any:
     """said: the model's answers, in order."""
     (folder / "shop.py").write_text(SHOP)
     of, left = {"predict": "observation, actions, tools -> action"}, iter(said)
-    return play(folder, lambda request: next(left), play=f"python:{folder}/shop.py:Shop", task={}, of=of, max_steps=3, **changed)
+    return play(
+        folder, lambda request: next(left), play=f"python:{folder}/shop.py:Shop", task={}, of=of, max_steps=3, **changed
+    )
 
 
 def test_actions_are_dropped_and_renamed_for_the_players_alone(folder: Path) -> None:
