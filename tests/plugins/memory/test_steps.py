@@ -92,7 +92,7 @@ def test_the_steps_of_successful_runs_are_found_by_their_situations(tmp_path: Pa
 
 def test_a_row_is_not_shown_its_own_steps(tmp_path: Path) -> None:
     entry = {"inputs": {"situation": "a red door"}, "outputs": {"action": "turn 7"}, "source": "trial:0:row 1"}
-    node = make_node("look", node_tree({**LOOP["nodes"]["look"], "entries": [entry]}), tmp_path, "loaded")
+    node: Any = make_node("look", node_tree({**LOOP["nodes"]["look"], "entries": [entry]}), tmp_path, "loaded")
     here = {"situation": "a red door"}
     assert node.choose(here, step_of="row 2") == [0] and node.choose(here, step_of="row 1") == []
     assert node.choose(here) == [], "looked up for a row, equal inputs are the row itself"
