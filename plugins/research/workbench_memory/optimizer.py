@@ -17,12 +17,15 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
+from workbench.errors import SpecError
+from workbench.spec import PATH
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
 from workbench_kit.prompting import Proposer
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
 from workbench_memory.learned_retrieval import fit_weights
+from workbench_memory.shared_store import add_shared, share
 
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
@@ -46,7 +49,7 @@ class Memory(Optimizer):
     In each of a few trials it runs the best workflow on train, records what happened, and evaluates some stores on val.
     """
 
-    powers = {}
+    powers = {"shared": PATH}
 
     kinds: list[Kind] = Field(
         ["examples", "cases", "insights", "preferences"],
@@ -70,6 +73,11 @@ class Memory(Optimizer):
         8, ge=1, le=1000, description="maximum number of edits to learn from; each is a call of the proposer"
     )
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
+    shared: str = Field(
+        "",
+        description="file (.jsonl) of entries that runs share: a run begins with them, and adds those of its winner; "
+        "needs a recall node",
+    )
 
     def reads_search(self) -> bool:
         return False
@@ -77,8 +85,21 @@ class Memory(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         banks = [Bank(site) for site in find_sites(study.workflow)]
         if banks and study.train:
+            recalls = [bank for bank in banks if bank.site.recall]
+            if self.shared and (count := await add_shared(study, self.shared, recalls)):
+                study.log(f"{count} entries of {self.shared} are known from earlier runs", entries=count)
             await _Search(self, study, banks).run()
+            if self.shared and (count := share(study, self.shared, recalls)):
+                study.log(f"{count} entries were added to {self.shared}", entries=count)
         return study.best
+
+    async def ready(self, study: Study) -> None:
+        if self.shared and not any(site.recall for site in find_sites(study.workflow)):
+            raise SpecError(
+                "`shared` is for entries of a recall node, and there is none",
+                hint='Write one, e.g. recall: "question -> notes", or remove `shared`.',
+                path=("shared",),
+            )
 
 
 @dataclass(frozen=True)
