@@ -4,7 +4,7 @@ It raises the likelihood of the better of two rollouts of a row over the worse, 
 (Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv 2410.08115). Both
 begin with one prompt, and are compared with all that was drawn in them (`rollouts/preference_pairs.py`). With
 `tree`, the pairs are answers to one prompt, ranked by the rewards of the runs through them
-(`rollouts/rollout_trees.py`).
+(`rollouts/rollout_trees.py`). With `pairs`, nothing is drawn: they are read from a file (`rollouts/stored_pairs.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from pydantic import Field, field_validator, model_validator
 
 from workbench import Study
-from workbench.errors import suggest
-from workbench.task import Example
+from workbench.errors import SpecError, errors_at, suggest
+from workbench.spec import PATH
+from workbench.task import Example, read_rows
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective, pair_losses
 from workbench_training.rollouts.preference_pairs import choose_pairs, rewards_differ, split_sides
+from workbench_training.rollouts.sft_data import SFTExample, find_trained_nodes, make_chat_tokenizer
+from workbench_training.rollouts.stored_pairs import read_pairs, tokenize_pairs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
 from workbench_training.settings import TrainingSchedule, server_powers
 
@@ -33,8 +36,13 @@ if TYPE_CHECKING:
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
 
-    powers = {"server": server_powers}
+    powers = {"server": server_powers, "pairs": PATH}
 
+    pairs: str = Field(
+        "",
+        description="file of pairs to learn from, in place of rollouts: rows with the inputs of the trained node, and "
+        "its output as `chosen` and as `rejected`; relative to the workflow file",
+    )
     beta: float = Field(
         0.1,
         gt=0,
@@ -55,11 +63,48 @@ class DPO(ImitationOptimizer):
 
     @model_validator(mode="after")
     def _has_pairs(self) -> DPO:
+        drawn = {
+            "rollouts": "rollouts" in self.model_fields_set,
+            "tree": self.tree is not None,
+            "rounds": self.rounds > 1,
+        }
+        drawn |= {name: bool(recipe.extra_calls) for name, recipe in self.recipes.items()}
+        if self.pairs and any(drawn.values()):
+            named = max(drawn, key=drawn.__getitem__)
+            raise ValueError(f"`pairs` are learned from once, and no rollout is drawn: remove `{named}`")
         if self.tree is None and self.rollouts < 2:
             raise ValueError("dpo learns from two rollouts of a row that differ: give `rollouts` of 2 or more")
         return self
 
+    @property
+    def draws(self) -> bool:
+        return not self.pairs
+
+    async def ready(self, study: Study) -> None:
+        await super().ready(study)
+        if self.pairs:
+            self._read_pairs(study)
+
+    def _read_pairs(self, study: Study) -> list[tuple[SFTExample, SFTExample]]:
+        names = find_trained_nodes(study.workflow, self.address)
+        nodes = [node for name, node in study.workflow.enabled_nodes.items() if name in names]
+        if len(nodes) != 1:
+            raise SpecError(
+                f"`pairs` are answers of one node, and {len(nodes)} are trained",
+                hint="Name it: address: nodes.NAME.lm.",
+                path=("pairs",),
+            )
+        place = (study.workflow.base / self.pairs).resolve()
+        with errors_at("pairs"):
+            rows = read_rows(str(place), place.parent, {})
+        try:
+            return read_pairs(rows, nodes[0])
+        except ValueError as error:
+            raise SpecError(f"{place}: {error}", path=("pairs",)) from None
+
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
+        if self.pairs:
+            return study.remaining("calls") >= study.planned_calls(study.workflow, study.val)
         if not self.calls_beside or not source.affords(schedule, round_):
             return source.affords(schedule, round_)
         rows = list(study.train)[: self.tasks]
@@ -79,6 +124,10 @@ class DPO(ImitationOptimizer):
     ) -> list[list[Row]]:
         picks = [await recipe.choose(source, tasks, schedule, round_) for recipe in self.recipes.values()]
         chosen = next((pairs for pairs in picks if pairs is not None), None)
+        if self.pairs:
+            pairs = self._read_pairs(study)
+            chosen = tokenize_pairs(pairs, make_chat_tokenizer(policy))
+            study.log(f"{len(chosen)} of {len(pairs)} pairs to learn from", rows=len(chosen))
         if chosen is None:
             chosen = await super().chosen(study, policy, source, tasks, schedule, round_)
         for recipe in self.recipes.values():

@@ -35,7 +35,9 @@ from workbench_training.rollouts.sft_data import (
     SFTExample,
     extract_drawn_rows,
     extract_examples,
+    find_trained_nodes,
     label_examples,
+    make_chat_tokenizer,
     read_general_chats,
     sample_general,
     splice_examples,
@@ -308,15 +310,3 @@ class SFT(ImitationOptimizer):
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return sample_general(count, OWN_SHARE, added, rng) if self.mixture else []
-
-
-def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
-    generator = policy.generator
-    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode, generator.template_settings)
-
-
-def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:
-    """The nodes whose model is trained: that of the address, or all without a model of their own."""
-    if address != "lm":
-        return [address.split(".")[1]]
-    return [name for name, node in workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]

@@ -171,8 +171,8 @@ def test_settings_of_a_template_are_part_of_the_models_identity(tmp_path: Path) 
 def test_later_turns_and_taught_chats_are_rendered_with_the_settings_of_the_model(tmp_path: Path) -> None:
     needs_torch()
     from workbench_training.model.policy import Policy
+    from workbench_training.rollouts.sft_data import make_chat_tokenizer
     from workbench_training.serving.policy_lm import make_conversations
-    from workbench_training.sft import make_chat_tokenizer
 
     policy = Policy(str(save_named(tmp_path / "tiny")), device="cpu", **PLAIN)
     decode = policy.tokenizer.decode

@@ -77,7 +77,7 @@ def test_the_marker_decides_what_is_said(told_apart: bool, tmp_path: Path) -> No
     policy = Policy(str(save(tmp_path / "base", 0)), device="cpu", seed=0)
     generator = policy.generator
     tokens = ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
-    rows = list(sft._of_group(runs(tmp_path), tokens, ["n"], 0))
+    rows = list(sft._of_group(None, runs(tmp_path), tokens, ["n"], 0))
     assert len(rows) == 12
     learner = Learner(policy, sft.objective(), Learning.model_validate({"rate": 3e-3}))
     for _ in range(40):

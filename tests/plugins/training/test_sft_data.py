@@ -267,7 +267,7 @@ class Group:
 
     def learned(self, **settings: Any) -> list[str]:
         """What `sft` learns of them, with these settings, as text; drawn tokens are characters in `agent_runs`."""
-        rows = SFT.model_validate(settings)._of_group(self.rollouts, self.tokens, ["solve"], 0)
+        rows = SFT.model_validate(settings)._of_group(None, self.rollouts, self.tokens, ["solve"], 0)
         found = []
         for row in rows:
             kept = [t for t, m in zip(row.token_ids, row.mask, strict=True) if m]

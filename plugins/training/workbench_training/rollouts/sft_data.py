@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.lm import content_text
 from workbench.spec import Pattern
@@ -21,6 +21,9 @@ from workbench.workflow import Trace, Workflow
 from workbench_engine.chat_template import render_chat
 from workbench_kit.lms.prefill import join_prefill, split_prefill
 from workbench_training.rollouts.token_rows import Row
+
+if TYPE_CHECKING:
+    from workbench_training.model.policy import Policy
 
 Chat = list[dict[str, Any]]
 
@@ -64,6 +67,18 @@ class ChatTokenizer:
         elif self.tokenizer.eos_token_id is not None:
             ids = [*ids, self.tokenizer.eos_token_id]
         return tuple(prompt), tuple(ids)
+
+
+def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
+    generator = policy.generator
+    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode, generator.template_settings)
+
+
+def find_trained_nodes(workflow: Workflow, address: str) -> list[str]:
+    """The nodes whose model is trained: that of the address, or all without a model of their own."""
+    if address != "lm":
+        return [address.split(".")[1]]
+    return [name for name, node in workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
 
 
 def tokenize_example(lesson: SFTExample, tokens: ChatTokenizer) -> list[Row]:
