@@ -182,7 +182,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     "readers": {
         "hf": "reads folders of `datasets`, and no file",
         **dict.fromkeys(
-            "agentdojo bfcl intercode miniwob pddlgym scienceworld tau2 textworld".split(),
+            "agentdojo bfcl browsergym intercode pddlgym scienceworld tau2 textworld".split(),
             "lists the tasks of a package: tests/plugins/worlds",
         ),
     },

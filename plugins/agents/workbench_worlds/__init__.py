@@ -15,5 +15,5 @@ def register_metrics(register):
 
 @hookimpl
 def register_readers(register):
-    for name in ("agentdojo", "bfcl", "intercode", "miniwob", "pddlgym", "scienceworld", "tau2", "textworld"):
+    for name in ("agentdojo", "bfcl", "browsergym", "intercode", "pddlgym", "scienceworld", "tau2", "textworld"):
         register(name, f"workbench_worlds.tasks:{name}")

@@ -84,7 +84,7 @@ class TaskReader:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-agentdojo, bfcl, miniwob, pddlgym, scienceworld, tau2, textworld = map(
-    TaskReader, ("agentdojo", "bfcl", "miniwob", "pddlgym", "scienceworld", "tau2", "textworld")
+agentdojo, bfcl, browsergym, pddlgym, scienceworld, tau2, textworld = map(
+    TaskReader, ("agentdojo", "bfcl", "browsergym", "pddlgym", "scienceworld", "tau2", "textworld")
 )
 intercode = TaskReader("intercode_bash", reads_file=True)

@@ -100,7 +100,7 @@ IDLE = {"agentdojo": 5}
 
 @pytest.mark.parametrize(
     "world",
-    ["textworld", "minigrid", "agentdojo", "bfcl", "tau2", "textarena", "pddlgym", "scienceworld", "miniwob"],
+    ["textworld", "minigrid", "agentdojo", "bfcl", "tau2", "textarena", "pddlgym", "scienceworld", "browsergym"],
 )
 def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Path) -> None:
     tasks = gold_tasks(world, tmp_path)
@@ -111,6 +111,10 @@ def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Pa
     assert len(lazy) == IDLE.get(world, 0), lazy
 
 
+def test_a_task_of_another_family_gets_its_arguments(tmp_path: Path) -> None:
+    assert gold_tasks("browsergym", tmp_path, "family") == {"goal": "Begin.", "before": True, "after": True}
+
+
 @pytest.mark.parametrize(
     ("reader", "place", "options", "count"),
     [
@@ -119,7 +123,7 @@ def test_right_actions_score_one_and_doing_nothing_zero(world: str, tmp_path: Pa
         ("bfcl", "miss_param", {}, 200),
         ("agentdojo", "banking", {}, 16),
         ("agentdojo", "banking", {"attack": "important_instructions_no_model_name"}, 16 * 9),
-        ("miniwob", "", {"seeds": 2}, 250),
+        ("browsergym", "miniwob", {"seeds": 2}, 250),
         ("scienceworld", "boil", {"split": "test"}, 9),
         ("pddlgym", "", {}, 5),
         ("textworld", "tw-coin_collector", {"level": 2, "games": 2}, 2),
