@@ -12,8 +12,7 @@ from tests.helpers.planted import PlantedLM, better_with_demos, plant
 from workbench.errors import SpecError
 from workbench.lm import LMPool, Request, Response, estimate_tokens
 from workbench.proof import paired_proof
-from workbench.run import Options, estimate, optimize, prepare
-from workbench.runtime import format_usd
+from workbench.run import Options, estimate, format_usd, optimize, prepare
 from workbench.spec import LMSpec
 
 CHEAP, DEAR = (
