@@ -36,7 +36,7 @@ from workbench.run.expected_cost import (
     row_cost,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, lms_of, search_warnings
-from workbench.run.rehearsal import rehearse
+from workbench.run.rehearsal import Rehearsal, rehearse
 from workbench.runtime import make_executor
 from workbench.store import ReadOnlyStore, read_usual_row
 from workbench.study import Optimizer
@@ -114,10 +114,10 @@ class _Plan:
         self.rest = math.inf if budget.calls is None else max(0, budget.calls - baseline.calls - proof.calls)
         self.ceilings = [*_ceilings(task, baseline, one, planned, 0 if bounded else known)]
         self.candidates = min((int(left / each) for _, left, each in self.ceilings if each), default=None)
-        rounded = candidate.rows(known / max(1, self.calls), used)
-        searching = rounded if bounded else None
-        if self.candidates is not None and not (bounded and self.candidates * one.calls >= rounded.calls):
-            searching = one.times(self.candidates) + (Cost() if bounded else rounded)
+        declared = candidate.rows(known / max(1, self.calls), used)
+        searching = declared if bounded else None
+        if self.candidates is not None and not (bounded and self.candidates * one.calls >= declared.calls):
+            searching = one.times(self.candidates) + (Cost() if bounded else declared)
         if searching is not None:  # the dearest role may take each of its calls
             dearest = largest([candidate.times(1 / max(1, self.calls)).most_usd, role_usd])
             searching = replace(searching, most_usd=dearest and dearest * searching.calls / used)
@@ -145,7 +145,11 @@ class _Plan:
         yield from self.unknown_lines()
         if (executor := make_executor(task.spec.executor)) is not None:
             yield from executor.describe(task, total.minutes if total else None)
-        warned = (*budget_warnings(task, self.used), *search_warnings(task, self.optimizers), *lm_warnings(task))
+        warned = (
+            *budget_warnings(task, self.used, self.seen),
+            *search_warnings(task, self.optimizers),
+            *lm_warnings(task),
+        )
         yield from (f"Warning: {line}" for line in warned)
         if self.again:
             yield f"The rerun takes what the budget leaves, up to {self.again} calls."
@@ -245,16 +249,16 @@ def _count_clusters(task: Task) -> int:
 # Can the run end with a proof?
 
 
-def budget_warnings(task: Task, used: float = 1.0) -> list[str]:
+def budget_warnings(task: Task, used: float = 1.0, seen: Rehearsal | None = None) -> list[str]:
     """Warn if the budget does not cover baseline and sealed test, at one judge call per row. used: the share of its
-    most calls that a row takes."""
+    most calls that a row takes. seen: the rehearsal of the workflow, if it was rehearsed."""
     calls = task.workflow.max_calls * used + bool(getattr(task.metric, "needs_lm", False))
     needed = math.ceil(calls * (len(task.dataset.val) + sealed_runs(task) * len(task.dataset.test)))
     sealed, most = _count_clusters(task), task.spec.budget.calls
     warned = [line for _, source in usable_sources(task.spec) for line in source.warn(task.spec, sealed)]
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
-    if (lacking := find_impossible_proof(task)) is not None:
+    if (lacking := find_impossible_proof(task, seen)) is not None:
         return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
     if most is not None and most < needed:
         warned.append(
@@ -264,7 +268,7 @@ def budget_warnings(task: Task, used: float = 1.0) -> list[str]:
     return warned
 
 
-def find_impossible_proof(task: Task) -> SpecError | None:
+def find_impossible_proof(task: Task, seen: Rehearsal | None = None) -> SpecError | None:
     """Return the error of a file that cannot end with a proof; None for others.
 
     Such a file has too few sealed rows, no plugin that tests its targets or constraints, or a budget that ends before
@@ -295,16 +299,13 @@ def find_impossible_proof(task: Task) -> SpecError | None:
     least = sum(map(least_calls, task.workflow.enabled_nodes.values()))
     needed: dict[str, float] = {"calls": least * (val + test) + min(1, least) * test}
     if least and (budget.tokens is not None or budget.usd is not None):
-        row = row_cost(task, models := Models(), rehearse(task, task.workflow))
+        row = row_cost(task, models := Models(), seen or rehearse(task, task.workflow))
         needed["tokens"] = row.least_input_tokens * needed["calls"] / least
         needed["usd"] = min((model.usd(needed["tokens"], 0) or 0.0 for model in models.values()), default=0.0)
     for what, amount in needed.items():
-        if amount > (getattr(budget, what) or math.inf):
-            told = [format_usd(a) if what == "usd" else f"{a:.0f} {what}" for a in (getattr(budget, what), amount)]
-            return refusal(
-                f"the budget of {told[0]} cannot pay for the proof: the baseline on val, and the sealed test of it and "
-                f"a winner, take at least {told[1]}",
-                f"Raise budget.{what}, use fewer rows, or",
-                *("budget", what),
-            )
+        if amount > (ceiling := getattr(budget, what) or math.inf):
+            told = [format_usd(a) if what == "usd" else f"{a:.0f} {what}" for a in (ceiling, amount)]
+            why = f"the baseline on val, and the sealed test of it and a winner, take at least {told[1]}"
+            hint = f"Raise budget.{what}, use fewer rows, or"
+            return refusal(f"the budget of {told[0]} cannot pay for the proof: {why}", hint, "budget", what)
     return None

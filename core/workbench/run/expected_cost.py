@@ -185,7 +185,7 @@ def candidate_cost(task: Task, row: Cost, seen: Rehearsal, models: Models) -> tu
     dearest = replace(task, workflow=_dearest_workflow(task, models))
     seen = rehearse(dearest, dearest.workflow, longest=True)
     most = row_cost(dearest, models, seen)
-    prompts = [max(prompt.tokens for prompt in each) for each in seen.prompts.values()]
+    prompts = (prompt.tokens for each in seen.prompts.values() for prompt in each)
     prompt = max(prompts, default=most.input_tokens / max(1, most.calls))
     free = "proposer" in task.spec.roles or not search  # to write longer texts
     bound = None if free else largest([most.most_input_tokens, row.most_input_tokens])

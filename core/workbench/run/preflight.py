@@ -102,7 +102,7 @@ def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> 
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
-    """Raise SpecError for optimizers that find nothing to change in the workflow, or that share a study with others."""
+    """Raise SpecError for optimizers that find nothing to change in the workflow."""
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
@@ -125,12 +125,11 @@ def check_result_file(store: Store, options: Options, task: Task) -> None:
         return path.is_file() and is_result(store, task.spec.name, str(path.resolve()), file_digest(path))
 
     data, base = task.spec.data, task.workflow.base
-    read = [data_path(place, base) for place in (data.file, data.train, data.val, data.test) if place]
-    other = f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml"
+    places = [place for place in (data.file, data.train, data.val, data.test) if place]
+    read = [task.source.file, *(data_path(place, base) for place in places)]
+    other = shlex.quote(f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml")
     for out in (options.path, options.unproved_path):
-        check_output(
-            out, inputs=[task.source.file, *read], ours=ours, overwrite=options.overwrite, other=shlex.quote(other)
-        )
+        check_output(out, inputs=read, ours=ours, overwrite=options.overwrite, other=other)
 
 
 def check_stored_result_file(record: RunRecord, run: str, options: Options, name: str) -> None:
