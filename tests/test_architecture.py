@@ -146,7 +146,7 @@ LINES = {
     "lm": 1157,
     "plugins": 560,
     "proof": 2393,
-    "run": 3114,
+    "run": 3112,
     "runtime": 1368,
     "spec": 2658,
     "store": 1993,

@@ -156,8 +156,8 @@ def row_cost(task: Task, models: Models, seen: Rehearsal, seconds_per_call: floa
         seconds = largest([model.seconds(seconds_per_call) for model in asked])
         at_once = min(model.spec.concurrency or getattr(model.lm, "concurrency", math.inf) for model in asked)
         minutes = None if seconds is None else seconds / 60 / max(1, min(at_once, task.spec.concurrency))
-        turns = max(p.turns for p in prompts) if len(prompts) < calls * seen.rows else 1
-        earlier = max(p.answers for p in prompts) + (turns - 1) / 2
+        part = len(prompts) < calls * seen.rows
+        earlier = max(p.answers for p in prompts) + part * (max(p.turns for p in prompts) - 1) / 2
         bound = calls * (MOST_TOKENS * max(p.tokens for p in prompts) + earlier * longest)
         whole += replace(
             Cost(1, prompt, out, most, usd, most_usd, minutes).times(calls),

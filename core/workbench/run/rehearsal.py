@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import NodeError
@@ -37,10 +37,7 @@ class Prompt(NamedTuple):
 
 
 class Rehearsal(LMPool):
-    """The only model of a rehearsal.
-
-    prompts: what it was sent, by the node of the workflow. rows: those that have begun. acts: a node has effects.
-    """
+    """The only model of a rehearsal. prompts: by node of the workflow. rows: begun so far. acts: a node has effects."""
 
     identity, concurrency, reads_images = "rehearsal", 8, True
 
@@ -96,8 +93,10 @@ class _Context(Context):
     answer, turns = ANSWER, 1
 
     async def _outputs_of(self, node: NodeKind, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        outputs, self.turns = _least_outputs(node), max(1, node.max_calls)
-        self.answer = "\n".join(f"{name}: {v if isinstance(v, str) else json.dumps(v)}" for name, v in outputs.items())
+        outputs, top = _least_outputs(node), self.program.nodes[self.node.partition(".")[0]]
+        self.turns = node.max_calls or top.max_calls  # a call of a foreign program may repeat all before it
+        lines = (f"{name}: {v if isinstance(v, str) else json.dumps(v)}" for name, v in outputs.items())
+        self.answer = "\n".join(lines) or ANSWER
         try:
             outputs = await super()._outputs_of(node, inputs)
         except (Exception, SystemExit) as error:
@@ -117,8 +116,7 @@ class _Context(Context):
         return [(1.0,)] * len(texts)
 
     async def effect(self, *given: Any, **named: Any) -> Any:
-        pool: Any = self.program.runtime.pool
-        pool.acts = True
+        cast(Rehearsal, self.program.runtime.pool).acts = True
         raise NodeError("environment", "a rehearsal has no effects")
 
     shared = shared_effect = effect
