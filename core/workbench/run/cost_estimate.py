@@ -99,6 +99,8 @@ class _Plan:
         self.row = row = row_cost(task, self.models, self.seen, seconds_per_call)
         self.used, self.measured = used, _ = _usual_share(task, database)
         candidate, role_usd = candidate_cost(task, row, self.seen, self.models)
+        if "proposer" in task.spec.roles or not task.spec.search or not all(o.reads_search() for _, o in optimizers):
+            candidate = replace(candidate, most_input_tokens=None)  # the search may write longer texts
         tried = replace(candidate, most_usd=row.most_usd)  # ceilings count with the models and prompts as written
         sealed, tests = len(data.test), (sealed_runs(task) - 1) * len(data.test)
         baseline, one = (each.rows(len(data.val), used) for each in (row, tried))
@@ -126,7 +128,7 @@ class _Plan:
         self.parts = {name: cost and cost.within(budget) for name, cost in costs.items()}
 
     def lines(self) -> Iterator[str]:
-        task, row, each, total = self.task, self.row, max(1, self.calls), self.parts["total"]
+        task, row, each, parts = self.task, self.row, max(1, self.calls), self.parts
         if not task.spec.optimize and self.optimizers:
             yield explain_choice(task, [name for name, _ in self.optimizers])
         earlier = sum(model.usual.calls for model in self.models.values() if model.usual)
@@ -136,11 +138,10 @@ class _Plan:
             f"tokens and at most {row.most_output_tokens / each:.0f} output tokens each{known}, and {row.input_bounds} "
             "tokens in for an example."
         )
-        sides = f"baseline{', best candidate' * bool(task.spec.targets)} and winner"
-        yield f"Baseline on val: {self.parts['baseline']}."
-        yield f"Sealed test of {sides}: {self.parts['proof']}."
+        yield f"Baseline on val: {parts['baseline']}."
+        yield f"Sealed test of baseline{', best candidate' * bool(task.spec.targets)} and winner: {parts['proof']}."
         yield from self.search_lines()
-        if total is not None:
+        if (total := parts["total"]) is not None:
             yield f"In all, search included: {total}."
         yield from self.unknown_lines()
         if (executor := make_executor(task.spec.executor)) is not None:

@@ -170,9 +170,9 @@ def row_cost(task: Task, models: Models, seen: Rehearsal, seconds_per_call: floa
 def candidate_cost(task: Task, row: Cost, seen: Rehearsal, models: Models) -> tuple[Cost, float | None]:
     """Return the cost of an example for a candidate, and the most dollars of a call of a role. None: unknown.
 
-    Each choice of `search:` costs the mean of its options. The bounds are those of the most expensive workflow, on the
-    longest row. In dollars, text that a proposer or an earlier node writes is not counted; in tokens, there is no bound
-    with a proposer. row: the cost of the workflow as written. models: its own.
+    Each choice of `search:` costs the mean of its options. The most is that of the most expensive workflow, on the
+    longest row. Text that a proposer writes is not counted, nor, in dollars, that of an earlier node. row: the cost of
+    the workflow as written. models: its own.
     """
     search, usd = task.spec.search, row.usd
     models = Models(models.database, next((model.usual for model in models.values() if model.usual), None))
@@ -187,11 +187,10 @@ def candidate_cost(task: Task, row: Cost, seen: Rehearsal, models: Models) -> tu
     most = row_cost(dearest, models, seen)
     prompts = (prompt.tokens for each in seen.prompts.values() for prompt in each)
     prompt = max(prompts, default=most.input_tokens / max(1, most.calls))
-    free = "proposer" in task.spec.roles or not search  # to write longer texts
-    bound = None if free else largest([most.most_input_tokens, row.most_input_tokens])
+    bound = largest([most.most_input_tokens, row.most_input_tokens])
     roles = models.of(task.spec.roles.values())
     role_usd = largest([model.usd(prompt, most_tokens(model.spec, None)) for model in roles] or [0.0])
-    return replace(row, usd=usd, most_usd=most.most_usd, most_input_tokens=bound), role_usd
+    return replace(row, usd=usd, most_usd=most.most_usd, least_input_tokens=0.0, most_input_tokens=bound), role_usd
 
 
 def _dearest_workflow(task: Task, models: Models) -> Workflow:
