@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.planted_nodes import DOES, Planted
 
 from workbench.lm import estimate_tokens
+from workbench.plugins import plugins
 from workbench.run import estimate, prepare
 from workbench.run.rehearsal import rehearse
+from workbench.runtime import Context
 
 CODE = """
 from pathlib import Path
@@ -122,6 +126,17 @@ def test_a_workflow_of_many_calls_is_cut_short(tmp_path: Path) -> None:
     task = prepare(write(tmp_path, nodes={"sort": loop}))[2]
     seen = rehearse(task, task.workflow)
     assert task.workflow.max_calls == 1000 and [len(prompts) for prompts in seen.prompts.values()] == [200]
+
+
+def test_a_node_that_hangs_does_not_hang_an_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(inputs: Any, ctx: Context) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setitem(plugins()._tables["node_kinds"], "planted", (Planted, "test"))
+    monkeypatch.setitem(DOES, "hang", hang)
+    monkeypatch.setattr("workbench.run.rehearsal.SECONDS", 0.01)
+    found = estimated(write(tmp_path, nodes={"n": {"planted": "hang", "reads": ["text"], "writes": ["label"]}}))
+    assert found["baseline_calls"] == 9 and found["baseline"]["most_input_tokens"] is None
 
 
 def test_without_leave_to_run_code_nothing_is_rehearsed(tmp_path: Path) -> None:

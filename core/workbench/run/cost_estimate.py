@@ -247,9 +247,6 @@ def _count_clusters(task: Task) -> int:
     return len({task.cluster_of(row) for row in task.dataset.test.open()})
 
 
-# Can the run end with a proof?
-
-
 def budget_warnings(task: Task, used: float = 1.0, seen: Rehearsal | None = None) -> list[str]:
     """Warn if the budget does not cover baseline and sealed test, at one judge call per row. used: the share of its
     most calls that a row takes. seen: the rehearsal of the workflow, if it was rehearsed."""

@@ -141,13 +141,13 @@ def row_cost(task: Task, models: Models, seen: Rehearsal, seconds_per_call: floa
     The most tokens in: a prompt has as many answers of other nodes as in the rehearsal and, unless all calls were
     seen, those of all earlier turns of its node. seen: the prompts of the workflow, or of one like it.
     """
-    whole, every = Cost(), models.of(called_lms(task.workflow, task.spec.lm))
+    whole, every = Cost(), models.of(called_lms(task.workflow, task.spec.lm)) or models.of([task.spec.lm])
     answers = [call_tokens(node, model.spec) for node in task.workflow.walk() for model in every]
     longest = max(answers, default=0) + RESULT * seen.acts
     for name, node in task.workflow.enabled_nodes.items():
-        asked = models.of(called_lms(task.workflow, task.spec.lm, node))
-        if not (calls := node.max_calls) or not asked:
+        if not (calls := node.max_calls):
             continue
+        asked = models.of(called_lms(task.workflow, task.spec.lm, node)) or models.of([task.spec.lm])
         prompts = seen.prompts.get(name) or [Prompt(_text_tokens(task, name))]
         prompt = sum(p.tokens * p.weight for p in prompts) / sum(p.weight for p in prompts)
         most = max(call_tokens(inner, model.spec) for inner in node.walk() for model in asked)

@@ -6,6 +6,7 @@ gives its least outputs, so that the nodes after it run, too.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from workbench.spec import BudgetSpec, LMSpec
 from workbench.task import Task
 from workbench.workflow import NodeKind, Signature, Workflow
 
+#: The most calls and seconds of a rehearsal.
+CALLS, SECONDS = 200, 60.0
 #: Stands for a free text in an answer. A prompt that contains it has room for a real one.
 ANSWER = "~answer~"
 _ASKING: ContextVar[_Context] = ContextVar("_ASKING")
@@ -66,8 +69,8 @@ class Rehearsal(LMPool):
         """Run rows, by their place when sorted by length, each with its weight."""
         data = task.dataset.val or task.dataset.train
         by_length = sorted(data, key=lambda row: sum(len(str(row[n])) for n in task.inputs if n in row))
-        ceiling = BudgetSpec.model_validate({"calls": 200})
-        async with Run.in_memory("rehearsal", task.spec, pool=self, budget=ceiling) as run:
+        ceiling = BudgetSpec.model_validate({"calls": CALLS})
+        async with asyncio.timeout(SECONDS), Run.in_memory("rehearsal", task.spec, pool=self, budget=ceiling) as run:
             program = Program(workflow, run.runtime)
             for quartile, self.weight in rows.items():
                 self.rows += 1
