@@ -55,15 +55,17 @@ def tried(
 class Scored:
     """A file's own sealed rows, one after the other, scored by its own metric.
 
-    change: settings of nodes, or of the file; without optimizers a file that learns stays as it is.
+    change: settings of nodes, or of the file; without optimizers a file that learns stays as it is. split: of the rows;
+    on val, where the baseline is measured, no file has learned.
     """
 
-    def __init__(self, name: str, folder: Path, change: dict[str, Any] | None = None):
+    def __init__(self, name: str, folder: Path, change: dict[str, Any] | None = None, split: str = "test"):
         nodes = {address: value for address, value in (change or {}).items() if address.startswith("nodes.")}
         sets = [(address, value) for address, value in (change or {}).items() if address not in nodes]
         self.task = prepare(GALLERY / f"{name}.yaml", sets)[2]
         self.workflow = self.task.workflow.patched(nodes)
-        if name in LEARNED and self.task.spec.optimize:
+        self.rows = [*self.task.dataset.test.open()] if split == "test" else [*self.task.dataset.val]
+        if name in LEARNED and self.task.spec.optimize and split == "test":
             found = searched(name, {"optimize": self.task.spec.optimize}, folder)
             self.workflow = found.winner.patched(nodes)
         self.speaker = Speaker(CASES[f"{name}.yaml"].table)
@@ -77,7 +79,7 @@ class Scored:
         runtime = Runtime(ledger, spec, dict.fromkeys(("user", "judge"), spec), self.script, self.task.spec.policy)
         try:
             evaluator = Evaluator(runtime, self.task.metric, 1, source=self.task.source)
-            return await evaluator.evaluate(self.workflow, [*self.task.dataset.test.open()], traces=True)
+            return await evaluator.evaluate(self.workflow, self.rows, traces=True)
         finally:
             await runtime.aclose()
             store.close()

@@ -12,8 +12,7 @@ from tests.helpers.planted import PlantedLM, better_with_demos, plant
 from workbench.errors import SpecError
 from workbench.lm import LMPool, Request, Response, estimate_tokens
 from workbench.proof import paired_proof
-from workbench.run import Options, estimate, optimize, prepare
-from workbench.runtime import format_usd
+from workbench.run import Options, estimate, format_usd, optimize, prepare
 from workbench.spec import LMSpec
 
 CHEAP, DEAR = (
@@ -69,9 +68,24 @@ def test_no_search_costs_more_than_its_estimate(space: dict[str, Any], tmp_path:
     pool.made = {}
     report = optimize(file, database=tmp_path / "two.db", pool=pool, options=Options(out=str(tmp_path / "o.yaml")))
     plain = 1e-4 * found["input_tokens"] + 4e-4 * 50
-    assert report.spent["usd"] <= found["total"]["most_usd"]
+    total = found["total"]
+    assert report.spent["usd"] <= total["most_usd"]
+    assert total["least_input_tokens"] <= report.spent["prompt_tokens"] <= total["most_input_tokens"]
     assert report.spent["usd"] > plain * report.spent["calls"], "the space costs more than the file as written"
     assert "at most $" not in " ".join(found["lines"]), "what a node adds to a prompt is not known beforehand"
+
+
+@pytest.mark.parametrize(("optimizer", "more"), [("random", {}), ("rewrite", {"roles": {"proposer": CHEAP}})])
+def test_a_search_that_may_write_has_no_bound_of_tokens(optimizer: str, more: dict[str, Any], tmp_path: Path) -> None:
+    """In prompts of candidates; those of the baseline are known."""
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    file = tmp_path / "workflow.yaml"
+    spec = {**json.loads(file.read_text()), "search": {"lm": [CHEAP, DEAR]}, "optimize": [optimizer], **more}
+    file.write_text(json.dumps(spec))
+    _, _, task, optimizers = prepare(file)
+    found = estimate(task, optimizers)
+    assert (found["proof"]["most_input_tokens"] is None) == bool(more)
+    assert found["baseline"]["most_input_tokens"] > 0
 
 
 def test_no_line_of_an_estimate_names_more_calls_than_the_budget_has(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from workbench.proof import Report, evaluated_name
 from workbench.run import (
     Announcer,
     Listener,
+    Model,
     Options,
     RowKeys,
     RunInfo,
@@ -33,7 +34,7 @@ from workbench.run import (
     settings_to_compare,
     started_run,
 )
-from workbench.runtime import Draw, Run, SandboxChoice, known_price, make_crew
+from workbench.runtime import Draw, Run, SandboxChoice, make_crew
 from workbench.spec import Source, outer_settings
 from workbench.store import (
     Candidates,
@@ -342,7 +343,7 @@ class EvalRun:
             spec.model
             for spec, lm in models
             if lm.identity in prices.unpriced
-            or (known_price(lm, 1, 1) is None and (lm.identity in prices.free or not paid(lm.identity)))
+            or ((lm.identity in prices.free or not paid(lm.identity)) and Model(spec, lm).usd(1, 1) is None)
         ]
 
     def _fault_lines(self) -> list[str]:

@@ -13,6 +13,7 @@ from workbench.ledger.spend import (
     describe_lost as describe_lost,
     describe_reused as describe_reused,
     describe_usd as describe_usd,
+    estimate_prompt as estimate_prompt,
     no_price_line as no_price_line,
     per_1000 as per_1000,
     price_of as price_of,

@@ -5,6 +5,7 @@ Only this room knows the order of all steps.
 
 from workbench.run.announce import Announcer as Announcer
 from workbench.run.cost_estimate import budget_warnings as budget_warnings, estimate as estimate
+from workbench.run.expected_cost import Model as Model, format_usd as format_usd
 from workbench.run.export import (
     branch_run as branch_run,
     bundle_candidate as bundle_candidate,

@@ -43,8 +43,7 @@ def evaluated_lms(task: Task) -> Iterator[LMSpec]:
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
     """Yield the language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
-    yield from called_lms(task.workflow, task.spec.lm)
-    for _, workflow in variants(task.spec.search, task.workflow):
+    for workflow in (task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))):
         yield from called_lms(workflow, task.spec.lm)
     yield from task.spec.roles.values()
 
@@ -103,7 +102,7 @@ def search_warnings(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> 
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
-    """Raise SpecError for optimizers that find nothing to change in the workflow, or that share a study with others."""
+    """Raise SpecError for optimizers that find nothing to change in the workflow."""
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
@@ -126,12 +125,11 @@ def check_result_file(store: Store, options: Options, task: Task) -> None:
         return path.is_file() and is_result(store, task.spec.name, str(path.resolve()), file_digest(path))
 
     data, base = task.spec.data, task.workflow.base
-    read = [data_path(place, base) for place in (data.file, data.train, data.val, data.test) if place]
-    other = f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml"
+    places = [place for place in (data.file, data.train, data.val, data.test) if place]
+    read = [task.source.file, *(data_path(place, base) for place in places)]
+    other = shlex.quote(f"optimized-{re.sub('[^A-Za-z0-9._-]+', '-', task.spec.name)}.yaml")
     for out in (options.path, options.unproved_path):
-        check_output(
-            out, inputs=[task.source.file, *read], ours=ours, overwrite=options.overwrite, other=shlex.quote(other)
-        )
+        check_output(out, inputs=read, ours=ours, overwrite=options.overwrite, other=other)
 
 
 def check_stored_result_file(record: RunRecord, run: str, options: Options, name: str) -> None:
@@ -156,23 +154,15 @@ def check_stored_result_file(record: RunRecord, run: str, options: Options, name
 
 def lm_warnings(task: Task) -> list[str]:
     """Warn about models given by name only: they inherit nothing from `lm`, in particular not its server."""
-    lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
-    return list(_elsewhere(task, lms))
-
-
-def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
     own = task.spec.lm
-    for spec in lms:
-        if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
-            yield (
-                f"{spec.model} is given by name only, so its calls go to the default server of {_prefix(spec)}/..., "
-                f"not to {own.api_base}, the api_base of lm. If that server serves it, write "
-                f"{{model: {spec.model}, api_base: {own.api_base}}}."
-            )
-
-
-def _prefix(spec: LMSpec) -> str:
-    return spec.model.partition("/")[0]
+    prefix = own.model.partition("/")[0]
+    named = [spec.model for spec in lms_of(task) if own.api_base and spec.model_fields_set == {"model"}]
+    return [
+        f"{model} is given by name only, so its calls go to the default server of {prefix}/..., not to {own.api_base}, "
+        f"the api_base of lm. If that server serves it, write {{model: {model}, api_base: {own.api_base}}}."
+        for model in dict.fromkeys(named)
+        if model.partition("/")[0] == prefix
+    ]
 
 
 def lms_not_ready(
@@ -207,20 +197,13 @@ def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
 
 
 async def obstacles(task: Task, runtime: Runtime, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """List the errors that would stop a run, located in the file."""
+    """List the errors that would stop a run, located in the file. studies: in the file's order."""
     usd = task.spec.targets.usd if task.spec.targets is not None else None
-    lacking = lms_not_ready(lms_of(task), runtime.pool, runtime.ledger.budget.usd, usd)
-    found = [*lacking, *await _optimizers_not_ready(task, studies)]
-    return [task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
-
-
-async def _optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """List the errors of optimizers that are not ready, located in the file. studies: in the file's order."""
-    found: list[WorkbenchError] = []
+    found = [*lms_not_ready(lms_of(task), runtime.pool, runtime.ledger.budget.usd, usd)]
     for index, (study, optimizer) in enumerate(studies):
         try:
-            with task.source.locating(), errors_at("optimize", index, study.name):
+            with errors_at("optimize", index, study.name):
                 await optimizer.ready(study)
         except WorkbenchError as error:
             found.append(error)
-    return found
+    return [task.source.locate(error) if isinstance(error, SpecError) else error for error in found]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
 from workbench.proof import find_perturbations, order_sides, record_test, sealed_runs
-from workbench.run.cost_estimate import LEAST_TOKENS
+from workbench.run.expected_cost import LEAST_TOKENS
 from workbench.run.proof_size import Outlook, plan_test_size
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.runtime import Runtime, dearest_call

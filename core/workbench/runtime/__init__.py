@@ -11,23 +11,11 @@ from workbench.runtime.elsewhere import (
     make_crew as make_crew,
     make_executor as make_executor,
 )
-from workbench.runtime.embedding import BATCH as BATCH, Embeddings as Embeddings
-from workbench.runtime.expected_cost import (
-    Cost as Cost,
-    Model as Model,
-    call_tokens as call_tokens,
-    dearest_call as dearest_call,
-    dearest_role_usd as dearest_role_usd,
-    dearest_usd as dearest_usd,
-    format_usd as format_usd,
-    known_price as known_price,
-    models_of as models_of,
-    prompt_tokens as prompt_tokens,
-    row_cost as row_cost,
-    searched_row as searched_row,
-)
+from workbench.runtime.embedding import BATCH as BATCH, Embeddings as Embeddings, Vector as Vector
 from workbench.runtime.program import Program as Program
 from workbench.runtime.requests import (
+    call_tokens as call_tokens,
+    dearest_call as dearest_call,
     make_request as make_request,
     most_tokens as most_tokens,
     spec_thinks as spec_thinks,

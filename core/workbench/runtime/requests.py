@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.lm import THOUGHT_TOKENS, Message, Request, thinks
 from workbench.spec import LMSpec
+from workbench.workflow import NodeKind, Workflow, called_lms
 
 #: Output tokens of an answer without any other limit.
 MAX_TOKENS = 512
@@ -37,3 +38,20 @@ def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settin
     if not values.get("temperature"):
         replica = 0
     return Request(tuple(messages), replica=replica, **values)
+
+
+def call_tokens(node: NodeKind, spec: LMSpec) -> int:
+    """Return the most output tokens of one call of a node."""
+    settings: Any = getattr(node, "settings", None) or {}
+    own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
+    return most_tokens(spec, own)
+
+
+def dearest_call(
+    workflow: Workflow, lm: LMSpec, prompt: int, price: Callable[[LMSpec, int, int], float]
+) -> tuple[int, float]:
+    """Return the tokens and dollars of a workflow's most expensive call with a prompt of this many tokens and the
+    longest answer. lm: the file's model; price: dollars of a model for tokens in and out."""
+    calls = [(spec, call_tokens(node, spec)) for node in workflow.walk() for spec in called_lms(workflow, lm, node)]
+    tokens = max((prompt + most for _, most in calls), default=0)
+    return tokens, max((price(spec, prompt, most) for spec, most in calls), default=0.0)

@@ -105,7 +105,7 @@ class Run:
         """Make a run that stores nothing and journals no calls. what: its name, such as "ping"."""
         store = Store(IN_MEMORY)
         run_id = add_run(store, run=what, name=spec.name, status="run", spec="", options="{}")
-        run = cls(store, run_id, what, spec, budget=no_ceiling(), recorded=False, reuse=False, **given)
+        run = cls(store, run_id, what, spec, recorded=False, reuse=False, **{"budget": no_ceiling(), **given})
         run._closing.callback(store.close)
         return run
 

@@ -28,7 +28,7 @@ from workbench.base.text import one_line
 from workbench.errors import StoreError
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import parse_json, text_key
-from workbench.store.schema import SCHEMA_VERSION, check_version, make_migrations
+from workbench.store.schema import SCHEMA, SCHEMA_VERSION, check_version, make_migrations
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Store:
         try:
             if path == IN_MEMORY:
                 self.conn = self._reader = self._connect()
-                self._prepare()
+                self.conn.executescript(SCHEMA)  # the migrations of files import a package for 0.2 s
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)

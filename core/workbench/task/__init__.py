@@ -3,7 +3,7 @@
 This room does everything that needs no paid call.
 """
 
-from workbench.task.alternatives import variants as variants
+from workbench.task.alternatives import resolve_picks as resolve_picks, variants as variants
 from workbench.task.data import load_data as load_data
 from workbench.task.dataset import (
     Dataset as Dataset,
