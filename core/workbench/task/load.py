@@ -268,7 +268,8 @@ def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
         return dataset
     row, (split, other, _) = copied[0]
     near = sum(is_near for _, (_, _, is_near) in copied)
-    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.handle} of the {split} row {other.handle})"
+    kept = f"the {split} row {other.handle.removeprefix('row ')}"
+    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.handle} of {kept})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
         "out of the test" + ("; data: {cluster: false} leaves out exact copies alone" if near else "")
