@@ -118,6 +118,9 @@ def test_a_workflow_built_in_python_is_evaluated_with_settings() -> None:
 def test_rows_from_python_are_named_by_position() -> None:
     rows = [{**row, "text": " "} if place == 17 else row for place, row in enumerate(ROWS)]
     report = workbench.evaluate({**CONTENT, "data": rows}, split="all", pool=model(), database="a.db")
+    with Store("a.db", create=False) as store:
+        file = store.find_run(report.run)["spec"]
+    assert "file: a-rows/" in file, "no path of this machine"
     shown = CliRunner().invoke(cli, ["show", report.run, "--row", "row 17", "--db", "a.db"]).output
     assert shown.startswith(f"row 17 of all, by {report.workflow[:8]}\n")
 
