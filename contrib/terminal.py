@@ -31,15 +31,21 @@ WIDTH, HEIGHT = 80, 40
 _WEB_FONTS = re.compile(r"\s*@font-face \{\{.*?\}\}", re.DOTALL)
 
 
-def printed(database: Path) -> str:
-    """Run the command on a terminal of this size, without its progress. Returns what it prints, with colors."""
+def printed(folder: Path) -> str:
+    """Run the command in an empty folder, on a terminal of this size and without its progress. Returns what it prints,
+    with colors."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
-    words = [*COMMAND.split()[1:], "-q", "--db", str(database), "--out", str(database.with_name("optimized.yaml"))]
+    _, command, file = COMMAND.split()
+    words = [command, str(ROOT / file), "-q"]
     environment = {**os.environ, "TERM": "xterm-256color", "WORKBENCH_TRUST": str(ROOT)}
     environment.pop("NO_COLOR", None)
     run = subprocess.Popen(
-        [sys.executable, "-m", "workbench", *words], cwd=ROOT, env=environment, stdout=theirs, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "workbench", *words],
+        cwd=folder,
+        env=environment,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
     found = b""
@@ -50,8 +56,7 @@ def printed(database: Path) -> str:
         pass
     if run.wait():
         raise SystemExit(f"{COMMAND} ended with {run.returncode}:\n{found.decode()}")
-    text = found.decode().replace("\r\n", "\n").rstrip()
-    return text.replace(f" --db {database}", "").replace(str(database.parent) + os.sep, "")
+    return found.decode().replace("\r\n", "\n").rstrip()
 
 
 def draw(text: str) -> str:
@@ -76,7 +81,7 @@ def text_of(svg: str) -> str:
 
 def main(picture: Path = PICTURE) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        picture.write_text(draw(printed(Path(folder) / "run.db")), encoding="utf-8")
+        picture.write_text(draw(printed(Path(folder))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,5 +34,5 @@ def test_a_picture_has_the_text_that_was_drawn(terminal: dict[str, Any]) -> None
 @pytest.mark.slow
 def test_the_picture_of_the_tutorial_shows_what_the_quickstart_prints(terminal: dict[str, Any], tmp_path: Path) -> None:
     shown = terminal["text_of"](terminal["PICTURE"].read_text(encoding="utf-8"))
-    printed = terminal["printed"](tmp_path / "run.db")
+    printed = terminal["printed"](tmp_path)
     assert lasting(shown) == lasting(f"$ {terminal['COMMAND']}\n" + re.sub(r"\x1b\[[\d;]*m", "", printed))
