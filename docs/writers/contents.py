@@ -80,6 +80,7 @@ CONTENTS: dict[str, Links] = {
         ("Workflow file", "docs/reference/workflow-file.md", "every key"),
         ("Nodes", "docs/reference/nodes.md", "every kind, and how they are wired"),
         ("Models", "docs/reference/models.md", "servers, prices, retries, reasoning"),
+        ("Defects", "docs/reference/defects.md", "what `validate --deep` finds"),
         ("Evaluations", "docs/reference/evaluation.md", "splits, failed rows, comparisons, gates"),
         ("Loaded workflows", "docs/reference/loaded-workflows.md", "a finished workflow, called"),
         ("Optimizers", "docs/reference/optimizers.md", "every one, and where its settings are"),
