@@ -85,6 +85,7 @@ CONTENTS: dict[str, Links] = {
         ("Loaded workflows", "docs/reference/loaded-workflows.md", "a finished workflow, called"),
         ("Optimizers", "docs/reference/optimizers.md", "every one, and where its settings are"),
         ("Metrics and readers", "docs/reference/metrics.md", "all of them, by name"),
+        ("Executors", "docs/reference/executors.md", "where rows run, and how far it scales"),
         ("Commands", "docs/reference/cli.md", "and the environment"),
         ("Exit codes", "docs/reference/exit-codes.md", "for scripts"),
         ("Hooks", "docs/reference/hooks.md", "for plugins"),

@@ -28,7 +28,7 @@ PAGES = [
     *sorted((ROOT / "plugins").rglob("*.md")),
 ]
 #: A block; indented, it is part of a step. (indentation, language, text), with the headings between.
-BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$|^#+ .*$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$|^#+ [^\n]*$", re.MULTILINE | re.DOTALL)
 #: The README's two installations: `.ci/run` runs the one, and tests/whole/test_wheels.py installs what the other names.
 INSTALLS = ("pip install -r requirements.txt", "pip install -r requirements-test.txt && pytest")
 
@@ -55,6 +55,7 @@ def blocks(language: str) -> list:
     for page in PAGES:
         for number, text in enumerate(page_blocks(page, language)):
             found.setdefault(runnable(text), f"{page.relative_to(ROOT)}:{number}")
+    assert len(found) >= 15, f"{len(found)} blocks of {language}"
     return [
         pytest.param(text, id=place)
         for text, place in found.items()
