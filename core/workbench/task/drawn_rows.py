@@ -46,8 +46,7 @@ class ReadRow(dict[str, Any]):
 
 
 def place_rows(rows: Iterable[Row], name: str, numbers: Iterable[int] | None = None) -> Iterator[ReadRow]:
-    """Yield rows with their places. name: of their file. numbers: of the rows; None: counted from 1. Rows that Python
-    gave have only a position: `row 17` is `rows[17]`."""
+    """Yield rows with their places in a file, or, for rows of Python, `row 17` for `rows[17]`. numbers: from 1."""
     for number, row in zip(count(1) if numbers is None else numbers, rows, strict=False):
         found = row if isinstance(row, ReadRow) else ReadRow(row)
         at = found.line or number

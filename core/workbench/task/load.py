@@ -260,8 +260,7 @@ def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
 def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
     """Leave out test rows that are copies of a train or val row, and warn of their number."""
     test = dataset.test.open()
-    others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
-    copies = Copies(others, rule)
+    copies = Copies([*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)], rule)
     found = [(row, copies.find(row)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
