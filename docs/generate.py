@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 from writers.catalog import catalog
@@ -28,12 +29,11 @@ def included(path: Path) -> str:
     """A page with its `<!-- include: FILE -->` blocks filled from the files that they name."""
 
     def fill(match: re.Match[str]) -> str:
-        code = (ROOT / match.group(1)).read_text(encoding="utf-8")
-        return f"<!-- include: {match.group(1)} -->\n```python\n{code}```"
+        code = (ROOT / match.group(2)).read_text(encoding="utf-8")
+        return textwrap.indent(f"<!-- include: {match.group(2)} -->\n```python\n{code}```", match.group(1))
 
-    return re.sub(
-        r"<!-- include: (\S+) -->\n```python\n.*?```", fill, path.read_text(encoding="utf-8"), flags=re.DOTALL
-    )
+    block = re.compile(r"^( *)<!-- include: (\S+) -->\n\1```python\n.*?\1```", re.MULTILINE | re.DOTALL)
+    return block.sub(fill, path.read_text(encoding="utf-8"))
 
 
 def main() -> None:

@@ -138,11 +138,11 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1304,
-    "cli": 3090,
-    "errors": 464,
+    "cli": 3091,
+    "errors": 461,
     "evaluation": 1633,
     "inference": 1069,
-    "ledger": 1303,
+    "ledger": 1302,
     "lm": 1157,
     "plugins": 560,
     "proof": 2393,
@@ -151,7 +151,7 @@ LINES = {
     "spec": 2658,
     "store": 2004,
     "study": 1454,
-    "task": 4430,
+    "task": 4433,
     "workflow": 1781,
 }
 #: Names that plugins import from core, which only fall.

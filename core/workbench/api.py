@@ -120,7 +120,7 @@ def _read(
         nodes = {name: written_node(tree) for name, tree in workflow.nodes.items()}
         lm = {"lm": workflow.tree["lm"]} if workflow.tree.get("lm") else {}
         return _source({**lm, "nodes": nodes}, workflow.base), sets
-    content = {key: _setting(key, value, Path(database)) for key, value in workflow.items()}
+    content = {key: _setting(key, value, Path(database), True) for key, value in workflow.items()}
     return _source(content, Path.cwd()), sets
 
 
@@ -129,14 +129,15 @@ def _source(content: Mapping[str, Any], base: Path) -> Source:
     return replace(source, partial=True)
 
 
-def _setting(address: str, value: Any, database: Path) -> Any:
-    """Return a setting in the form that a file can hold."""
+def _setting(address: str, value: Any, database: Path, here_is_base: bool = False) -> Any:
+    """Return a setting in the form that a file can hold. here_is_base: its paths start from the current folder."""
     if address == "metric" and callable(value):
         return _address_of(value, database)
     rows = value.get("rows") if is_dict(value) else value
     if address == "data" and rows is not None and not isinstance(rows, str):
         rest = {k: v for k, v in value.items() if k != "rows"} if is_dict(value) else {}
-        return {"file": str(_write_rows(rows, database)), **rest}
+        path, here = _write_rows(rows, database), Path.cwd()
+        return {"file": str(path.relative_to(here) if here_is_base and path.is_relative_to(here) else path), **rest}
     return value
 
 

@@ -24,7 +24,8 @@ from writers.contents import contents  # noqa: E402
 
 #: Code, or a link: which of the two a bracket belongs to is decided by what begins first.
 _CODE_OR_LINK = re.compile(
-    r"(?P<code>^```.*?^```$|`(?:[^`\n]|\n(?!\s*\n))+`)|(?P<text>!?\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<rest>(?:#[^)]*)?\))",
+    r"(?P<code>^ *```.*?^ *```$|`(?:[^`\n]|\n(?!\s*\n))+`)|"
+    r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)#\s]+)(?P<rest>(?:#[^)]*)?\))",
     re.MULTILINE | re.DOTALL,
 )
 _CHART = re.compile(r"^```mermaid\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
@@ -90,7 +91,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         markdown = _CODE_OR_LINK.sub(mend, markdown)
     if here.startswith("source/"):
         page.meta["search"] = {"exclude": True}
-    return _CHART.sub(lambda m: draw_flowchart(m[1]), markdown)
+    return _CHART.sub(lambda m: draw_flowchart(m[1]), _deeper(markdown))
+
+
+def _deeper(markdown: str) -> str:
+    """Indent the content of a step of a numbered list by four characters, not three, as Python-Markdown needs it."""
+    lines, step, code = list[str](), False, False
+    for line in markdown.split("\n"):
+        if line.startswith("```"):
+            code = not code
+        elif not code and line[:1].strip():
+            step = re.match(r"\d+\. ", line) is not None
+        lines.append(f" {line}" if step and line.startswith("   ") else line)
+    return "\n".join(lines)
 
 
 def _led(target: str, origin: str, here: str) -> str:

@@ -29,17 +29,17 @@ ROOT = Path(__file__).parents[2]
 HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
 
 
-_WIRING = """Nodes are wired by the names of their fields. A node reads a field from the last node before it in the file that writes
-it; if there is none, from the first one after it; and if no node writes it, from the example. A node that reads and writes
-the same field refines it. Independent nodes run at the same time, and who is faster never decides what is read. The
-prediction has all fields that were written; of several writers of a field the last one in the file counts, or who refined what that one wrote.
+_WIRING = """Nodes are wired by the names of their fields. Each input comes from the nearest earlier node that outputs
+it, else from the first later one, else from the data row. A node that reads and writes the same field refines it.
+Independent nodes run at the same time; their speed never decides what is read. The prediction has all fields that
+were written. If several nodes write a field, the last one in the file counts, or the node that refined its output.
 
 Every node also takes
 
 - `needs`: a node or a list of nodes that must be done before, though no field passes between them;
 - `optional: true`: a failure of this node leaves the fields as they were before it;
 - `enabled: false`: the workflow is as if this node were not there.
-"""  # noqa: E501
+"""
 
 
 def folders(package: str) -> list[Path]:

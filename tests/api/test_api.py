@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.helpers.planted import LABELS, PlantedLM
 
 import workbench
+from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.run import Options
 from workbench.store import Store
@@ -111,6 +113,16 @@ def test_a_workflow_built_in_python_is_evaluated_with_settings() -> None:
     frame = report.to_pandas()
     assert len(frame) == 90 and frame["score"].mean() == pytest.approx(report.score)
     assert set(frame["prediction.label"]) <= set(LABELS) and set(frame["text"]) == {r["text"] for r in ROWS}
+
+
+def test_rows_from_python_are_named_by_position() -> None:
+    rows = [{**row, "text": " "} if place == 17 else row for place, row in enumerate(ROWS)]
+    report = workbench.evaluate({**CONTENT, "data": rows}, split="all", pool=model(), database="a.db")
+    with Store("a.db", create=False) as store:
+        file = store.find_run(report.run)["spec"]
+    assert "file: a-rows/" in file, "no path of this machine"
+    shown = CliRunner().invoke(cli, ["show", report.run, "--row", "row 17", "--db", "a.db"]).output
+    assert shown.startswith(f"row 17 of all, by {report.workflow[:8]}\n")
 
 
 def test_u1_a_table_of_results_keeps_the_columns_of_the_rows() -> None:

@@ -96,6 +96,17 @@ def test_u19_what_only_the_code_tells_is_not_called_nothing(tmp_path: Path) -> N
     assert "Learnable: none that shows without --run-code\n" in done.output, (done.output, done.exception)
 
 
+def test_what_can_be_learned_is_listed_by_node(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("text,label\n1,2\n3,4\n5,6\n")
+    nodes = {"plan": {"predict": "text -> plan"}, "sort": {"predict": "text, plan -> label"}}
+    spec = {"lm": "openai/m", "metric": "exact_match(label)", "data": {"val": "r.csv"}, "nodes": nodes}
+    (tmp_path / "w.yaml").write_text(json.dumps(spec))
+    lines = CliRunner().invoke(cli, ["validate", str(tmp_path / "w.yaml")]).output.splitlines()
+    found = [line.partition(": ") for line in lines if line.startswith("Learnable")]
+    assert [head for head, _, _ in found] == ["Learnable in nodes.plan", "Learnable in nodes.sort"]
+    assert found[0][2] == found[1][2] and found[0][2].startswith("instructions, demos, ")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

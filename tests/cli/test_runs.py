@@ -229,8 +229,5 @@ def test_runs_of_one_name_are_told_apart(write: WriteFile, scripted: Script, tmp
     wanted = ["", "optimized.yaml", "optimized.yaml, lm.max_tokens=50"]
     assert suites == [f"workflow.val ({apart})" if apart else "workflow.val" for apart in wanted]
     lines = reversed(invoke(tmp_path, "runs", "list").stdout.splitlines())
-    assert [line.split("Z  ")[1].split("  val")[0] for line in lines] == [
-        "workflow",
-        "workflow  optimized.yaml",
-        "workflow  optimized.yaml, lm.max_tokens=50",
-    ]
+    assert [line.split(" n=")[1].partition("  ")[2] for line in lines] == wanted
+    assert len(invoke(tmp_path, "runs", "list").stdout.splitlines()[-1]) <= 80, "a terminal"

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "plugins").rglob("*.md")),
 ]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A block; indented, it is part of a step. (indentation, language, text), with the headings between.
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$|^#+ [^\n]*$", re.MULTILINE | re.DOTALL)
 #: The README's two installations: `.ci/run` runs the one, and tests/whole/test_wheels.py installs what the other names.
 INSTALLS = ("pip install -r requirements.txt", "pip install -r requirements-test.txt && pytest")
 
@@ -35,13 +37,25 @@ SPLIT = ("{train: 60, val: 60, test: 200}", "{train: 20, val: 30, test: 60}")
 TRIALS = ("trials: 14", "trials: 4")
 
 
+def page_blocks(page: Path, language: str) -> list[str]:
+    """The blocks of a page. The steps below one heading are one block of commands, since each needs the ones before."""
+    found, steps = list[str](), list[str]()
+    for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if match.group(2) is None:
+            found, steps = [*found, "".join(steps)], []
+        elif match.group(2) == language:
+            text = textwrap.dedent(match.group(3))
+            (steps if match.group(1) and language == "bash" else found).append(text)
+    return [text for text in (*found, "".join(steps)) if text]
+
+
 def blocks(language: str) -> list:
     """One for each text: the same commands stand on several pages, and a block may begin as another one does."""
     found: dict[str, str] = {}
     for page in PAGES:
-        for number, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
-            if match.group(1) == language:
-                found.setdefault(runnable(match.group(2)), f"{page.relative_to(ROOT)}:{number}")
+        for number, text in enumerate(page_blocks(page, language)):
+            found.setdefault(runnable(text), f"{page.relative_to(ROOT)}:{number}")
+    assert len(found) >= 15, f"{len(found)} blocks of {language}"
     return [
         pytest.param(text, id=place)
         for text, place in found.items()
@@ -96,8 +110,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def metric_code() -> str:
-    page = (ROOT / "docs/how-to/own-metric.md").read_text(encoding="utf-8")
-    return next(m.group(2) for m in BLOCK.finditer(page) if m.group(1) == "python")
+    return page_blocks(ROOT / "docs/how-to/own-metric.md", "python")[0]
 
 
 def workbench(*args: str) -> str:

@@ -133,3 +133,15 @@ def test_a_chart_has_its_boxes_their_contents_and_labels() -> None:
 @pytest.mark.parametrize("name", ["report.png", "live.png"])
 def test_pictures_are_small(name: str) -> None:
     assert 10_000 < (ROOT / "docs" / "pictures" / name).stat().st_size < 200_000
+
+
+@pytest.mark.slow
+def test_a_step_has_its_commands_and_output_in_its_list(site: Path) -> None:
+    """Python-Markdown needs them indented further than GitHub does."""
+    for path in sorted((ROOT / "docs" / "how-to").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        inside = len(re.findall(r"^   ```\w+$", text, re.MULTILINE))
+        page = (site / "how-to" / f"{path.stem}.html").read_text(encoding="utf-8")
+        lists = "".join(re.findall(r"<ol>.*?</ol>", page, re.DOTALL))
+        assert len(re.findall(r'<div class="[^"]*highlight', lists)) == inside, path.name
+        assert "```" not in re.sub(r"<code.*?</code>", "", page, flags=re.DOTALL), path.name

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ PAGE = (ROOT / "docs/how-to/use-the-winner.md").read_text(encoding="utf-8")
 
 def block(language: str, word: str) -> str:
     """The block of the page in a language that has a word in it."""
-    found = [text for name, text in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.M | re.S) if name == language]
-    return next(text for text in found if word in text)
+    found = re.findall(r"^( *)```(\w+)\n(.*?)^\1```$", PAGE, re.M | re.S)
+    return next(textwrap.dedent(text) for _, name, text in found if name == language and word in text)
 
 
 def test_friction_1_the_fastapi_application_answers(monkeypatch: pytest.MonkeyPatch) -> None:

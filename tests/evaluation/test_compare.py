@@ -28,6 +28,7 @@ from workbench.evaluation import (
     compare_sides,
     evaluate,
     evaluate_matrix,
+    judge_score,
     not_worse,
     parse_axis,
     read_side,
@@ -393,6 +394,33 @@ def test_a_gate_on_rows_that_a_side_was_chosen_by_fails_and_says_why(chosen: tup
     with redirect_stdout(output):
         print_evaluation(val, (passed, found), as_json=False, quiet=False)
     assert "chosen on these rows: no evidence" in output.getvalue() and f"of run {report.run}" in output.getvalue()
+
+
+def test_a_minimum_is_held_against_the_rows_that_no_run_chose_by(
+    chosen: tuple[Path, Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, report = chosen
+    runs = [score(folder, report, split).run for split in ("val", "all")]
+    with ReadOnlyStore(folder / "run.db") as store:
+        val, every = (read_side(store, run) for run in runs)
+    passed, why = judge_score(val, 0.01)
+    assert not passed and why.startswith(
+        f"There is nothing to judge: all {len(val.rows)} rows were val or train of run"
+    )
+    fresh = [row.score for name, row in every.rows.items() if name not in every.chosen and row.score is not None]
+    mean = sum(fresh) / len(fresh)
+    assert 0 < len(every.chosen) < len(every.rows) and f"{mean:.3f}" != f"{every.score:.3f}"
+    for least, word in ((mean - 0.001, "not below"), (mean + 0.001, "below")):
+        passed, why = judge_score(every, least)
+        assert passed == (word == "not below") and why.startswith(
+            f"The score {mean:.3f} is {word} --min-score {least:g}."
+        )
+        assert f"{len(every.chosen)} rows were val or train of run {report.run}" in why and "left out" in why
+    assert judge_score(replace(every, chosen={}), 0.01) == (True, "")
+    asked = ["eval", str(folder / "w.yaml"), "--split", "val", "--min-score", "0.01", "--db", str(folder / "run.db")]
+    monkeypatch.setattr("workbench.lm.pool.make_lm", PlantedLM(skill).get)
+    gated = CliRunner().invoke(cli, asked)
+    assert gated.exit_code == 100 and "There is nothing to judge" in gated.stderr
 
 
 def test_a_matrix_with_a_cell_that_was_chosen_by_its_rows_says_so(chosen: tuple[Path, Report]) -> None:

@@ -154,7 +154,7 @@ def test_matrix_optimize_and_redteam_leave_rows_without_a_result_out(failing: st
 
 def test_every_kind_without_a_result_is_tried_here() -> None:
     """But for what ends a run, what the ledger waits for, and workers that die, which have tests of their own."""
-    elsewhere = {"auth", "rate_limit", "worker"}
+    elsewhere = {"auth", "rate_limit", "worker", "no_server"}
     assert {str(kind) for kind in FailureKind if kind.no_result} == {*map(kind_of, WAYS)} | elsewhere
 
 

@@ -33,7 +33,7 @@ from workbench.lm import Request
     [
         (1, "connection"),
         (3, "connection"),
-        *((1, str(kind)) for kind in FailureKind if kind.dead_server and kind != "connection"),
+        *((1, str(kind)) for kind in FailureKind if kind.dead_server and kind not in ("connection", "no_server")),
     ],
 )
 def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
@@ -77,6 +77,43 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
             assert ledger.spent.calls == ledger.sent.calls == len(lm.requests)
 
     (run_without_waiting if kind == "rate_limit" else run)(course)
+
+
+@pytest.mark.fault("server-errors")
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_server_that_never_was_there_stops_the_run_at_its_first_call(recorded: bool, tmp_path: Path) -> None:
+    """Nothing is tried again, and no outcome is stored: a resumed run asks."""
+
+    async def course() -> None:
+        lm = FakeLM(lambda request: failure("no_server"))
+        with journal(tmp_path / "run.db", calls=500, recorded=recorded) as ledger:
+            with pytest.raises(ServerDead, match="planted no_server"):
+                await ledger.call(lm, ask("1"), "task", spec(attempts=4))
+            assert len(lm.requests) == 1 and nothing_reserved(ledger)
+            ledger.store.flush()
+            assert ledger.store.row("select 1 from calls where kind = 'lm'") is None
+
+    run(course)
+
+
+def test_a_server_that_answered_before_and_refuses_now_has_dropped_out(tmp_path: Path) -> None:
+    """It may be restarting, so each call has its attempts, also in a later run of the same database."""
+    alive = True
+
+    def answer(request: Request) -> Any:
+        return reply() if alive else failure("no_server")
+
+    async def course() -> None:
+        nonlocal alive
+        lm = FakeLM(answer)
+        with journal(tmp_path / "run.db", calls=500) as ledger:
+            await ledger.call(lm, ask("1"), "task", spec(attempts=1))
+        alive = False
+        with journal(tmp_path / "run.db", calls=500) as ledger:
+            found = await ledger.call(lm, ask("2"), "task", spec(attempts=2))
+            assert found.error is not None and found.attempts == 2 and ledger.stopping is None
+
+    run(course)
 
 
 def test_a_dead_judge_beside_a_model_that_lives_stops_the_run(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, inf
     "rate_limit": (1, 0, 1, 1),
     "server": (1, 0, 1, 1),
     "connection": (1, 0, 1, 1),
+    "no_server": (1, 0, 1, 1),
     "broken": (1, 1, 1, 1),
     "timeout": (1, 1, 1, 1),
     "bad_body": (1, 1, 1, 1),
@@ -122,7 +123,7 @@ def test_what_follows_from_a_kind(subtests: pytest.Subtests) -> None:
             now = found.retryable, found.maybe_billed, found.infrastructure, found.dead_server
             assert tuple(map(int, now)) == PROPERTIES.get(kind, (0, 0, 0, 0))
             assert found.no_result == (found.infrastructure or kind in NO_RESULT)
-            assert LMError(kind, "").retryable == bool(now[0]) and NodeError(kind, "").kind == kind
+            assert LMError(kind, "").kind == kind and NodeError(kind, "").kind == kind
 
 
 @pytest.mark.parametrize("kind", ["timeout", "of_a_plugin"])

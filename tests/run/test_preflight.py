@@ -126,7 +126,7 @@ def test_a_server_of_this_machine_that_is_down_is_found_before_a_run(command: st
     path = task_file(tmp_path, lm={"model": "openai/m", "api_base": SERVER})
     more = [] if command == "validate" else ["--db", str(tmp_path / "run.db")]
     found = CliRunner().invoke(cli, [command, str(path), *more])
-    assert "127.0.0.1:9: Connection refused; is a server running there" in f"{found.output}{found.exception}"
+    assert "no server at 127.0.0.1:9 (Connection refused). Start it" in f"{found.output}{found.exception}"
     assert found.exit_code == (command != "validate") and not (tmp_path / "run.db").exists()
 
 

@@ -17,7 +17,7 @@ from tests.helpers.stored import EVENT, kinds
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
-from workbench.store import TABLES, Store, dumps
+from workbench.store import TABLES, ReadOnlyStore, Store, dumps
 from workbench.store.schema import SCHEMA_VERSION
 from workbench_testing import SimulatedLM, SimulatedPool, write_task
 
@@ -37,7 +37,28 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", [0, 1])
+def test_a_folder_that_is_missing_is_named_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=rf"there is no folder {tmp_path}/nodir for the run database; make it"):
+        Store(tmp_path / "nodir" / "run.db")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_database_of_before_the_first_version_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    Store(path).close()
+    other = sqlite3.connect(path)
+    other.execute("drop table scored_candidates")  # later than the first schemas
+    other.execute(f"pragma user_version={version}")
+    other.close()
+    before = path.read_bytes()
+    for opened in (Store, ReadOnlyStore):
+        with pytest.raises(StoreError, match="from before the first release; name another with --db"):
+            opened(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [0, 1, 9])
 def test_a_database_of_something_else_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "customers.db"
     other = sqlite3.connect(path)
@@ -51,7 +72,7 @@ def test_a_database_of_something_else_is_refused_and_left_alone(version: int, tm
 
 
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "folder" / "run.db"
+    path = tmp_path / "run.db"
     Store(path).close()
     before = path.read_bytes()
     Store(path, create=False).close()
@@ -66,7 +87,7 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no run database at .*none.db; name another with --db"):
         Store(tmp_path / "none.db", create=False)
     assert not (tmp_path / "none.db").exists()
-    with pytest.raises(StoreError, match="cannot use the run database"):
+    with pytest.raises(StoreError, match="there is no folder .*notes.txt"):
         Store(tmp_path / "notes.txt" / "run.db")
 
 

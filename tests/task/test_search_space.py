@@ -221,7 +221,7 @@ def test_a_row_with_a_blank_input_is_no_demo_where_most_rows_fill_it(blank: Any,
     values = space.suggest(RandomTrial(random.Random(1), {"nodes.sort.demos": 40}), workflow)
     assert all(demo["text"] for demo in values["nodes.sort.demos"])
     usual = [{"text": blank, "label": "a"}] * 3 + [{"text": "t", "label": "b"}]
-    assert without_blanks(node, usual) == usual, "here a blank is usual"
+    assert without_blanks(node.inputs, usual) == usual, "here a blank is usual"
 
 
 def test_labels_may_stand_elsewhere_and_rows_without_one_are_no_demos(workflow: Workflow) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,20 +67,22 @@ def _print_schema(context: click.Context) -> None:
 
 
 def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
-    inputs = one_line(", ".join(summary["inputs"]) or "none")
-    say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
+    say(
+        f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {one_line(', '.join(summary['inputs']) or 'none')}."
+    )
     left_out = f"; {n} left out by data: {{where: ...}}" if (n := summary.get("left_out")) else ""
     say("Rows: " + (", ".join(f"{k} {v}" for k, v in summary["rows"].items()) or "not read") + left_out)
     say("Optimizers: " + one_line(", ".join(summary["optimizers"]) or "by the rows"))
     unread = not run_code and any(line.startswith("runs Python") for line in summary["trust"])
-    nothing = "none that shows without --run-code" if unread else "nothing"
-    say("Learnable: " + one_line(", ".join(summary["learnable"]) or nothing))
+    for node, found in groupby(summary["learnable"], lambda address: ".".join(address.split(".")[:2])):
+        say(one_line(f"Learnable in {node}: {', '.join(address.removeprefix(f'{node}.') for address in found)}"))
+    if not summary["learnable"]:
+        say("Learnable: " + ("none that shows without --run-code" if unread else "nothing"))
     if summary["choice"]:
         say(indented(summary["choice"]))
-    for warning in summary["warnings"]:
-        say(f"Warning: {indented(warning)}")
-    for line in summary["advice"]:
-        say(f"Note: {indented(line)}")
+    for word, lines in (("Warning", summary["warnings"]), ("Note", summary["advice"])):
+        for line in lines:
+            say(f"{word}: {indented(line)}")
     for line in summary["trust"]:
         say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
     if unread:
@@ -89,9 +92,8 @@ def _say_summary(file: Path, summary: dict[str, Any], run_code: bool) -> None:
         place = ":".join(str(found[key]) for key in ("file", "line", "column") if found[key] is not None)
         say(one_line(f"{place}: "), Styled(f"{found['kind']}{code}", "red"), f": {indented(found['message'])}")
         say(f"  {indented(found['hint'])}")
-    if "defects" in summary:
-        count = len(summary["defects"])
-        say(f"{count or 'No'} defect{'' if count == 1 else 's'} found.")
+    if (defects := summary.get("defects")) is not None:
+        say(f"{len(defects) or 'No'} defect{'' if len(defects) == 1 else 's'} found.")
 
 
 def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code: bool) -> dict[str, Any]:

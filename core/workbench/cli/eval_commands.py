@@ -123,8 +123,8 @@ def eval_command(
     if junit:
         _write_junit(reports[0], db, junit)
     if markdown:
-        write_markdown(reports, markdown, compared, *_missed(reports, gate))
-    exit_judged(reports, gate, compared)
+        write_markdown(reports, markdown, compared, *(why for _, why in _judge_scores(reports, gate, db) if why))
+    exit_judged(reports, gate, db, compared)
 
 
 def _read_bar(name: str, db: str) -> Side:
@@ -195,7 +195,7 @@ def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool, quiet: b
             say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
 
 
-def exit_judged(reports: Sequence[EvalReport], gate: Mapping[str, Any], compared: Compared = None) -> None:
+def exit_judged(reports: Sequence[EvalReport], gate: Mapping[str, Any], db: str, compared: Compared = None) -> None:
     """Exit with the code of an evaluation that was not finished or that missed its gate."""
     from workbench.cli.progress import exit_code
 
@@ -204,17 +204,22 @@ def exit_judged(reports: Sequence[EvalReport], gate: Mapping[str, Any], compared
             why = "Rows have no result" if any(report.missing for report in reports) else "The run did not finish"
             say(f"{why}, so the score was not held against a gate.", err=True)
         sys.exit(code)
-    for line in (missed := _missed(reports, gate)):
-        say(line, err=True)
-    if missed or (compared and not compared[0]):
+    for _, line in (judged := _judge_scores(reports, gate, db)):
+        say(line, err=True, nl=bool(line))
+    if not all(passed for passed, _ in judged) or (compared and not compared[0]):
         sys.exit(100)
 
 
-def _missed(reports: Sequence[EvalReport], gate: Mapping[str, Any]) -> list[str]:
-    """Say that a score is below the minimum of the gate, which judges only what was finished."""
-    low, least = min((report.score for report in reports), default=0.0), gate.get("min_score") or 0.0
-    judged = all(report.complete and not report.missing for report in reports)
-    return [f"The score {low:.3f} is below --min-score {least:g}."] if judged and low < least else []
+def _judge_scores(reports: Sequence[EvalReport], gate: Mapping[str, Any], db: str) -> list[tuple[bool, str]]:
+    """Hold the scores against the minimum of the gate, which judges only what was finished: verdicts and reasons."""
+    from workbench.evaluation import judge_score, read_side
+    from workbench.store import ReadOnlyStore
+
+    least = gate.get("min_score")
+    if not least or not all(report.complete and not report.missing for report in reports):
+        return []
+    with ReadOnlyStore(db) as store:
+        return [judge_score(read_side(store, report.run), least) for report in reports]
 
 
 @click.command("compare")
@@ -241,15 +246,9 @@ def compare_command(runs: tuple[str, ...], changed: bool, db: str, as_json: bool
         sides = [read_side(store, name) for name in runs]
         differences = compare_sides(sides)
     if as_json:
+        names = ("name", "run", "split")
         shown = [
-            {
-                "name": s.name,
-                "run": s.run,
-                "split": s.split,
-                "rows": len(s.rows),
-                "score": s.score,
-                "cost": dict(s.cost),
-            }
+            {n: getattr(s, n) for n in names} | {"rows": len(s.rows), "score": s.score, "cost": {**s.cost}}
             for s in sides
         ]
         return echo_json({"sides": shown, "compared": [d.as_dict() for d in differences]})

@@ -138,7 +138,8 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
         say("No stored row scores below 1." if found["status"] == "finished" else "No row with a score is stored.")
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
-        say(f"row {one_line(r['handle'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
+        name = one_line(r["handle"].removeprefix("row "))
+        say(f"row {name} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
         say_values(r["inputs"] or {})
         if r["further"]:
             say("not read by the workflow:")

@@ -105,8 +105,7 @@ def _say_found(found: Predicted, out: Path, quiet: bool) -> None:
     if found.reused:
         say(f"{found.reused} calls were reused from earlier runs, where they cost ${found.reused_usd:.4f}")
     if found.renamed:
-        names = ", ".join(f"row_{one_line(name)}" for name in found.renamed)
-        say(f"Renamed row fields that have the name of an output: {names}")
+        say("Renamed row fields that have the name of an output: row_" + ", row_".join(map(one_line, found.renamed)))
     if found.failures:
         say("Failed: " + ", ".join(f"{one_line(kind)} {n}" for kind, n in sorted(found.failures.items())))
     if found.missing:

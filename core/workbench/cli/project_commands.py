@@ -30,9 +30,8 @@ def init_command(folder: Path, template: str) -> None:
     from workbench.cli.starters import starter_files
 
     files = starter_files(template)
-    for name in files:
-        if (folder / name).exists():
-            fail(f"{folder / name} already exists; choose another folder", 2)
+    if there := [folder / name for name in files if (folder / name).exists()]:
+        fail(f"{there[0]} already exists; choose another folder", 2)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -86,7 +86,7 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         report = command(**arguments, options=options, database=db, progress=listener(output))
         gate = {**stored_gate(report.run, db), **gate}
         if isinstance(report, EvalReport):
-            return exit_judged([report], gate, print_judged(report, gate, db, as_json=as_json, quiet=output.quiet))
+            return exit_judged([report], gate, db, print_judged(report, gate, db, as_json=as_json, quiet=output.quiet))
         _finish(report, as_json, bool(gate.get("require_gain")), output.quiet)
 
     return wrapped

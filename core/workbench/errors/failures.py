@@ -16,6 +16,7 @@ class FailureKind(StrEnum):
     RATE_LIMIT = "rate_limit"  # the server asks to wait
     SERVER = "server"  # the server reports an error of its own
     CONNECTION = "connection"  # the request never left
+    NO_SERVER = "no_server"  # nor can it: nothing listens at the address
     BROKEN = "broken"  # the answer broke off
     TIMEOUT = "timeout"
     BAD_BODY = "bad_body"  # an answer that cannot be parsed
@@ -95,7 +96,8 @@ class FailureKind(StrEnum):
 
 
 _MAYBE_BILLED = frozenset({FailureKind.BROKEN, FailureKind.TIMEOUT, FailureKind.BAD_BODY})
-_RETRYABLE = _MAYBE_BILLED | {FailureKind.RATE_LIMIT, FailureKind.SERVER, FailureKind.CONNECTION}
+_UNSENT = frozenset({FailureKind.CONNECTION, FailureKind.NO_SERVER})
+_RETRYABLE = _MAYBE_BILLED | _UNSENT | {FailureKind.RATE_LIMIT, FailureKind.SERVER}
 _BETWEEN = frozenset({FailureKind.PROVIDER, FailureKind.AUTH, FailureKind.BLOCKED, FailureKind.WORKER})
 
 

@@ -175,7 +175,7 @@ class SearchStopped(BudgetSpent):
 
 #: The answer of a server that closed the connection immediately.
 NOTHING: tuple[int, dict[str, str], bytes] = (0, {}, b"")
-_HUNG_UP = (FailureKind.CONNECTION, FailureKind.BROKEN, FailureKind.TIMEOUT)
+_HUNG_UP = (FailureKind.CONNECTION, FailureKind.NO_SERVER, FailureKind.BROKEN, FailureKind.TIMEOUT)
 
 
 class LMError(WorkbenchError):
@@ -203,11 +203,6 @@ class LMError(WorkbenchError):
         self.kind, self.retry_after, self.status, self.key = FailureKind(kind), retry_after, status, ""
         self.passed = passed
         super().__init__(message)
-
-    @property
-    def retryable(self) -> bool:
-        """Return True if another attempt may succeed."""
-        return self.kind.retryable
 
     @property
     def hung_up(self) -> bool:

@@ -1,7 +1,4 @@
-"""Evaluation as a run: rows are stored, resumed and compared, and single rows shown.
-
-A workflow is scored as it is. Nothing here changes one.
-"""
+"""Evaluation as a run: rows are stored, resumed and compared, and single rows shown. No workflow is changed."""
 
 from workbench.evaluation.compare import (
     Compared as Compared,
@@ -16,6 +13,7 @@ from workbench.evaluation.comparison_text import (
     bar_lines as bar_lines,
     comparison_lines as comparison_lines,
     describe_choice as describe_choice,
+    judge_score as judge_score,
 )
 from workbench.evaluation.eval_report import EvalReport as EvalReport, stored_report as stored_report
 from workbench.evaluation.eval_run import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from workbench.evaluation.compare import Difference, Side
 from workbench.ledger import per_1000
@@ -33,8 +34,26 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
 
 def describe_choice(found: Difference) -> str:
     """Name the rows that took part in choosing a side, as a sentence without its period."""
-    rows = f"{found.chosen} rows were val or train of run {found.chosen_in}, which chose one of the sides by them"
-    return f"{rows}; they are left out" if found.evidence else f"all {rows}. Compare on rows that no run chose by: test"
+    return _choice(found.chosen, found.chosen_in, "one of the sides", found.evidence)
+
+
+def _choice(chosen: int, run: str, what: str, evidence: bool) -> str:
+    rows = f"{chosen} rows were val or train of run {run}, which chose {what} by them"
+    return f"{rows}; they are left out" if evidence else f"all {rows}. Take rows that no run chose by: test"
+
+
+def judge_score(side: Side, least: float) -> tuple[bool, str]:
+    """Hold the score of a side against a minimum, without the rows by which a run chose the workflow.
+
+    Returns the verdict and its reason, which is empty if all rows together reach the minimum.
+    """
+    left = replace(side, rows={name: row for name, row in side.rows.items() if name not in side.chosen})
+    passed = bool(left.scores) and left.score >= least
+    text = f"The score {left.score:.3f} is {'not ' if passed else ''}below --min-score {least:g}."
+    if side.chosen:
+        choice = _choice(len(side.chosen), next(iter(side.chosen.values())), "the workflow", bool(left.rows))
+        return passed, f"{text if left.rows else 'There is nothing to judge:'} {choice}."
+    return passed, "" if passed else text
 
 
 def bar_lines(passed: bool, found: Difference) -> list[str]:

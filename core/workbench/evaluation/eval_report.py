@@ -17,15 +17,6 @@ from workbench.proof import interval, more_line, page_of
 from workbench.store import ReadOnlyStore, read_report, typed
 from workbench.study import Evaluation, Result, mean_score
 
-#: Descriptions of how an evaluation ended.
-_STATUS = {
-    "finished": "finished",
-    "budget": "ended at the budget's ceiling",
-    "interrupted": "interrupted",
-    "failed": "failed",
-}
-
-
 #: Columns of a table of rows in addition to their fields and predictions.
 _FOUND = ("id", "split", "repeat", "score", "failure", "message", "feedback")
 
@@ -103,7 +94,8 @@ class EvalReport:
 
     def lines(self, warnings: Sequence[str] | None = None) -> list[str]:
         """Return the report as lines of plain text. warnings: those to give in full, by default all."""
-        out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
+        ended = "ended at the budget's ceiling" if self.status == "budget" else self.status
+        out = [f"workbench run {self.run}: eval {ended}"]
         if self.n or self.missing:
             out.append(self.headline())
         out += [f"  {name}: {self.describe_further(name)}" for name in self.scores]

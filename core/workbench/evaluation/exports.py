@@ -31,23 +31,14 @@ def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Pat
     suite = ElementTree.Element("testsuite", name=name, tests=str(cases))
     properties = ElementTree.SubElement(suite, "properties")
     without = sum(report.missing.values())
-    for key, value in {
-        "run": report.run,
-        "score": report.score if report.n else "",
-        "no_result": without,
-        **report.scores,
-    }.items():
+    facts = {"run": report.run, "score": report.score if report.n else "", "no_result": without, **report.scores}
+    for key, value in facts.items():
         ElementTree.SubElement(properties, "property", name=_text(key), value=_text(value))
     failed = errors = 0
     for row in rows:
-        cost = row["cost"] or {}
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=name,
-            name=_text(row["handle"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else "")),
-            time=f"{float(cost.get('seconds', 0.0)):.3f}",
-        )
+        named = _text(row["handle"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else ""))
+        seconds = float((row["cost"] or {}).get("seconds", 0.0))
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=named, time=f"{seconds:.3f}")
         if row["score"] is None:
             errors += 1
             ElementTree.SubElement(case, "error", type=_text(row["failure"]), message=_text(row["message"]))

@@ -258,6 +258,8 @@ class Ledger:
                 if error.kind == "auth" and (error.status == 403 or split_page(str(error))[1]):
                     # The key was accepted before, so something in between refused this request.
                     error.kind = FailureKind.BLOCKED if await self._keys.is_accepted(lm.identity, done) else error.kind
+                if error.kind == "no_server" and not await self._keys.is_accepted(lm.identity, done):
+                    self.stopping = self.stopping or ServerDead(str(error))  # not one that dropped out: none was there
             finally:
                 billed = held if error.kind.maybe_billed else Spend()
                 self._count_as_billed(billed)
@@ -322,10 +324,7 @@ class Ledger:
         self.sent.usd += usd
         self._recalled.touch(key)
         self.count(role, Spend(1, 0, prompt, completion, usd, seconds))
-        if done.done():
-            done.result()  # raises the store's error
-        else:
-            await asyncio.shield(done)
+        await asyncio.shield(done)  # raises the store's error
         self._check_alive(lm, key, error)
         if self.on_call is not None:
             cost = (attempts, prompt, completion, usd, seconds, queued)

@@ -47,7 +47,7 @@ class Attempts:
         self.failed += 1
         if self._tells and error.passed is not None:
             return False
-        return error.retryable and self.failed < self.limit
+        return error.kind.retryable and self.failed < self.limit
 
 
 def pause_before(attempt: int, asked: float | None, jitter: random.Random) -> float:

@@ -160,8 +160,8 @@ def describe_lost(summary: Mapping[str, Any]) -> str:
         text += f"; up to {summary['maybe_tokens']} tokens{usd} more if the server bills calls whose answers did not"
         text += " arrive in full"
     if failed := summary["failed"]:
-        kinds = ", ".join(f"{kind} {n}" for kind, n in failed.items())
-        text += f"; {sum(failed.values())} requests failed ({kinds}), which count as calls"
+        kinds, total = ", ".join(f"{kind} {n}" for kind, n in failed.items()), sum(failed.values())
+        text += f"; {total} request{'s' * (total != 1)} failed ({kinds}), which count as calls"
     return text
 
 

@@ -38,7 +38,7 @@ class Leak:
         rows = (
             f"{self.rows} rows of {self.split}, e.g. {self.handle or self.example}"
             if self.rows > 1
-            else f"the {self.split} row {self.handle or self.example}"
+            else f"the {self.split} row {(self.handle or self.example).removeprefix('row ')}"
         )
         if self.breaks_proof:
             return f"{self.address} of the winner repeats {rows}: its score on them is not fair, and no gain is shown"

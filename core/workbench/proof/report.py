@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -167,7 +168,8 @@ class Report:
         """Return the result in a few lines, which are also the comment at the top of the workflow file. plain: in the
         words of `summary`."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
-        lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
+        ended = "finished at the budget's ceiling" if self.status == "budget" else self.status
+        lines = [f"workbench run {self.run}: {ended}{untried}"]
         lines += self._claim_lines(plain)
         if self.proof is None and self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
@@ -236,10 +238,17 @@ class Report:
         if not self.changes:
             done = self.status in ("finished", "budget")
             return [f"Nothing was changed: {self._why_unchanged()}."] if done else []
-        shown = [f"  {address}: {' -> '.join(_shown(old, new, width))}" for address, old, new in self.changes[:most]]
+        shown = [self._change_line(*change, width) for change in self.changes[:most]]
         if (more := len(self.changes) - most) > 0:
             shown.append(f"  and {more} more: {typed(f'workbench diff {self.run}', self.database)}")
         return ["Changed:", *shown]
+
+    def _change_line(self, address: str, old: Any, new: Any, width: int) -> str:
+        """Describe a change by its values, or by the training if it names the folder of trained weights."""
+        patch = self.winner.patch if address.endswith(("lm.model", "lm.extra.path")) else None
+        if patch and patch.note.startswith("trained ") and any(address.startswith(key) for key in patch.set):
+            return f"  {address}: {patch.note}, in {os.path.relpath(str(new).rpartition(':')[2])}"
+        return f"  {address}: {' -> '.join(_shown(old, new, width))}"
 
     def _end_lines(self) -> list[str]:
         """Return what is left to do: the result and the next command, or how to resume."""
@@ -323,10 +332,9 @@ class Report:
         return [f"Without what the server had cached, tokens per example: baseline {before:.4g}, winner {after:.4g}."]
 
     def _bill(self) -> str:
-        spent = self.spent
-        ceiling = {"calls": self.budget.get("calls"), "usd": self.budget.get("usd")}
-        calls = f"{spent['calls']} calls" + (f" of {ceiling['calls']}" if ceiling["calls"] else "")
-        usd = describe_usd(spent) + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
+        spent, most = self.spent, self.budget
+        calls = f"{spent['calls']} calls" + (f" of {most['calls']}" if most.get("calls") else "")
+        usd = describe_usd(spent) + (f" of ${most['usd']:g}" if most.get("usd") else "")
         text = (
             f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
             f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
@@ -334,14 +342,6 @@ class Report:
         )
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
-
-
-_STATUS = {
-    "finished": "finished",
-    "budget": "finished at the budget's ceiling",
-    "interrupted": "interrupted",
-    "failed": "failed",
-}
 
 
 def more_line(warnings: Sequence[str], run: str, database: str) -> str:

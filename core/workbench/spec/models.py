@@ -132,7 +132,7 @@ class Spec(Strict):
     objectives: list[Objective] = Field(
         default_factory=lambda: ["score"],
         min_length=1,
-        description="what is to be good; with several, the Pareto set is kept and shown; default: score, and what "
+        description="what to optimize; with several, the Pareto set is kept and shown; default: score, and what "
         "`targets` limits",
     )
     pick: Pick = Field("score", description="which of the Pareto set becomes the result")

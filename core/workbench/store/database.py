@@ -6,8 +6,6 @@ thread calls fsync at most `SYNC_EVERY` seconds later, so a power loss can lose 
 database.
 """
 
-# One file: a single connection and everything that guards it.
-
 from __future__ import annotations
 
 import asyncio
@@ -93,7 +91,8 @@ class Store:
                 self.conn = self._reader = self._connect()
                 self.conn.executescript(SCHEMA)  # the migrations of files import a package for 0.2 s
                 return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.is_dir():
+                raise StoreError(f"there is no folder {self.path.parent} for the run database; make it, or use another")
             check_database_files(self.path)
             with _creation_lock(self.path.parent):
                 make_private(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -98,20 +99,21 @@ def make_migrations() -> Any:
 
 
 def _run_script(db: Any, script: str) -> None:
-    for statement in script.split(";"):
-        if statement.strip():
-            db.conn.execute(statement)
+    for statement in filter(str.strip, script.split(";")):
+        db.conn.execute(statement)
 
 
 def check_version(conn: sqlite3.Connection, path: Path) -> int:
-    """Return the version of a run database; 0 for an empty one. Raises StoreError for a newer or a foreign database."""
+    """Return the version of a run database; 0 for an empty one. Raises StoreError if it is not one that can be read."""
     version = conn.execute("pragma user_version").fetchone()[0]
+    tables = {name for (name,) in conn.execute("select name from sqlite_master where type = 'table'")}
+    if tables and "_sqlite_migrations" not in tables:
+        raise StoreError(f"{path} is a database of something else; name another with --db")
+    if version and not {*re.findall(r"create table (\w+)", _M001_INITIAL)} <= tables:
+        raise StoreError(f"{path} was written by a workbench from before the first release; name another with --db")
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
             "update workbench-core"
         )
-    tables = {name for (name,) in conn.execute("select name from sqlite_master where type = 'table'")}
-    if tables and "_sqlite_migrations" not in tables:
-        raise StoreError(f"{path} is a database of something else; name another with --db")
     return version

@@ -69,8 +69,7 @@ class SealedTests:
         """
         found = self.store.rows(
             "select t.id, r.run, s.row from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s "
-            "on s.test_id = t.id "
-            "where s.row in (select value from json_each(?)) "
+            "on s.test_id = t.id where s.row in (select value from json_each(?)) "
             "and (r.kind is not 'eval' or t.candidate not in (select value from json_each(?))) "
             "and (? is null or t.id < ?) order by t.id",
             json.dumps([*same]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from workbench.errors import SpecError
 
 Row = dict[str, Any]
 
+_GIVEN = re.compile(r"-rows[/\\][0-9a-f]{16}\.jsonl$")  # the file of rows that Python gave
 #: Above this number of rows, only those that the splits take are held.
 MOST_ROWS = 1_000_000
 
@@ -44,10 +46,11 @@ class ReadRow(dict[str, Any]):
 
 
 def place_rows(rows: Iterable[Row], name: str, numbers: Iterable[int] | None = None) -> Iterator[ReadRow]:
-    """Yield rows with their places. name: of their file. numbers: of the rows; None: counted from 1."""
+    """Yield rows with their places in a file, or, for rows of Python, `row 17` for `rows[17]`. numbers: from 1."""
     for number, row in zip(count(1) if numbers is None else numbers, rows, strict=False):
         found = row if isinstance(row, ReadRow) else ReadRow(row)
-        found.place = found.place or f"{name}:{found.line or number}"
+        at = found.line or number
+        found.place = found.place or (f"row {at - 1}" if _GIVEN.search(name) else f"{name}:{at}")
         yield found
 
 

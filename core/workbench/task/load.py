@@ -260,15 +260,15 @@ def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
 def _without_copies(dataset: Dataset, rule: RowRule) -> Dataset:
     """Leave out test rows that are copies of a train or val row, and warn of their number."""
     test = dataset.test.open()
-    others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
-    copies = Copies(others, rule)
+    copies = Copies([*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)], rule)
     found = [(row, copies.find(row)) for row in test]
     copied = [(row, copy) for row, copy in found if copy is not None]
     if not copied:
         return dataset
     row, (split, other, _) = copied[0]
     near = sum(is_near for _, (_, _, is_near) in copied)
-    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.handle} of the {split} row {other.handle})"
+    kept = f"the {split} row {other.handle.removeprefix('row ')}"
+    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.handle} of {kept})"
     warning = (
         f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
         "out of the test" + ("; data: {cluster: false} leaves out exact copies alone" if near else "")

@@ -288,12 +288,12 @@ def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] =
 
 def labelled_demos(node: NodeKind, train: Sequence[Example], targets: Mapping[str, str] = {}) -> list[dict[str, Any]]:
     """Make the demos of a node from training rows, without those that show a blank input."""
-    return without_blanks(node, [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None])
+    return without_blanks(node.inputs, [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None])
 
 
-def without_blanks(node: NodeKind, demos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_blanks(inputs: Collection[str], demos: Sequence[Any]) -> list[Any]:
     """Leave out demos in which an input is blank that most others fill."""
-    filled = [name for name in node.inputs if 2 * sum(is_empty(demo.get(name)) for demo in demos) < len(demos)]
+    filled = [name for name in inputs if 2 * sum(is_empty(demo.get(name)) for demo in demos) < len(demos)]
     return [demo for demo in demos if not any(is_empty(demo.get(name)) for name in filled)]
 
 

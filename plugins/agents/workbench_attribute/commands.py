@@ -92,11 +92,10 @@ def _with_run_options(command: Any) -> Any:
 )
 @click.option(
     "--method",
-    default="all-at-once",
-    show_default=True,
     metavar="NAME",
     help="With a judge: all-at-once, step-by-step, binary or hybrid. Without one: random, majority or lexical. For "
-    "runs also replay (repeats failed rows with repaired steps) and spectrum (compares failed with passed rows).",
+    "runs also replay (repeats failed rows with repaired steps) and spectrum (compares failed with passed rows). "
+    "[default: one that pays nothing: spectrum for a run, lexical for logs; with --lm all-at-once]",
 )
 @_with_run_options
 @click.option("--lm", "model", envvar="WORKBENCH_LM", help="Judge model. [default for a run: its proposer or lm]")
@@ -153,10 +152,12 @@ def attribute_command(
     from workbench_attribute.replays import ReplayOptions
     from workbench_attribute.settings import Judging
 
-    is_file = not named and _is_file(source)
-    _check_flags(source, is_file, more)
+    is_file, judge = not named and _is_file(source), click.get_current_context().get_parameter_source("model")
+    free = "lexical" if is_file else "spectrum"
+    more["method"] = more["method"] or ("all-at-once" if judge == ParameterSource.COMMANDLINE else free)
     if api_base and not model:
         raise click.UsageError("--api-base needs --lm, the model at that address")
+    _check_flags(source, is_file, more)
     lm, of_run = _named_model(model, api_base), {name: more.pop(name) for name in _OF_RUNS}
     if more["method"] == "spectrum":
         done = rank_run(source, split, of_run["passing"], of_run["formula"], db, as_json)

@@ -80,7 +80,8 @@ def rank_run(run: str, split: str | None, passing: float, formula: str, db: str,
     if not failed or not passed:
         raise SpecError(
             f"of {len(rows)} {taken} rows {len(passed)} pass and {len(failed)} fail: there is nothing to compare",
-            hint="Take more rows, or another bar with --passing; --method replay examines failed rows alone.",
+            hint="Take more rows, or another bar with --passing. For failed rows alone: --method replay repeats them, "
+            "and --lm MODEL lets a judge read them. Both pay for their calls.",
         )
     order = list(dict.fromkeys(str(span["node"]) for row in rows for span in row["spans"]))
     nodes, elements = rank_nodes(passed, failed, formula, order), rank_elements(passed, failed, formula)
@@ -105,3 +106,7 @@ def _print_ranking(nodes: Sequence[Suspect], failed: int, passed: int, split: st
     for s in nodes[:MOST_SHOWN]:
         counts = f"{s.counts.failed_with:>6}  {s.counts.passed_with:>6}"
         say(f"{_short(s.node):<{width}}  {s.suspiciousness:>10.3f}  {counts}  {one_line(str(s.element)[:80])}")
+    equal = [_short(s.node) for s in nodes if s.suspiciousness == nodes[0].suspiciousness > 0]
+    if len(equal) > 1:
+        later = " and ".join(equal[1:])
+        say(f"Look at {equal[0]} first: {later} may be as suspicious only because it runs later, on its output.")

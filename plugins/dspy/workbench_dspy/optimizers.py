@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from workbench import LMError, NodeError, Optimizer, Study, Workflow
+from workbench.task import without_blanks
 from workbench.workflow import learnable_addresses
 
 _DEMOS = "maximum number of demos from the workflow's own successes"
@@ -61,7 +62,8 @@ class _DSPyOptimizer(Optimizer):
             return []
         rows = Rows(program, [*study.train, *study.val], study.targets)
         split, metric = len(study.train), make_metric(bridge, rows, feedback=self.reads_feedback)
-        best = self._compile(bridge, program, metric, rows.rows[:split], rows.rows[split:], seed)
+        train = without_blanks(rows.inputs, rows.rows[:split]) or rows.rows[:split]  # each may become a demo
+        best = self._compile(bridge, program, metric, train, rows.rows[split:], seed)
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
     def _compile(self, bridge: Any, program: Any, metric: Any, train: list[Any], val: list[Any], seed: int) -> Any:

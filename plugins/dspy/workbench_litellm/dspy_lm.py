@@ -312,14 +312,17 @@ class _NoRetries(int):
 def _behind(error: BaseException | None) -> str | None:
     """Find the transport's or parser's error behind the errors of DSPy and LiteLLM. Both report a connection or server
     error whether a request never left, its answer broke off, or could not be parsed."""
+    kind = None
     while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return "no_server"
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
             return "bad_body"
         module, name = type(error).__module__, type(error).__name__
         if (module.startswith("httpx") or ".transports." in module) and name != "HTTPStatusError":
-            return "connection" if name.startswith("Connect") else "broken"
+            kind = kind or ("connection" if name.startswith("Connect") else "broken")
         error = error.__cause__ or error.__context__
-    return None
+    return kind
 
 
 @cache

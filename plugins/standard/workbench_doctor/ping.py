@@ -100,7 +100,7 @@ async def _ping(runtime: Runtime, lm: LMSpec, embeds: bool, uses: Sequence[str])
     except LMError as error:
         return Ping(**about, failure=str(error.kind), message=str(error))
     except ServerDead as error:
-        return Ping(**about, failure=str(FailureKind.CONNECTION), message=str(error))
+        return Ping(**about, failure=str(FailureKind.NO_SERVER), message=str(error))
     except (SpecError, PluginError) as error:
         return Ping(**about, failure=str(FailureKind.UNSUPPORTED), message=str(error))
     except TimeoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Mapping
@@ -162,11 +163,10 @@ class Server:
         except TimeoutError as error:
             raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
         except (aiohttp.ClientError, OSError) as error:
-            text, unsent = f"{url.host}: {type(error).__name__}: {error}", isinstance(error, aiohttp.InvalidURL)
             if isinstance(error, aiohttp.ClientConnectorError):
-                text = _refused(error.host, error.port, error)
-                unsent = True
-            raise LMError("connection" if unsent else "broken", self.redacted(text)[:400]) from None
+                raise _unreached(error.host, error.port, error) from None
+            kind = "connection" if isinstance(error, aiohttp.InvalidURL) else "broken"
+            raise LMError(kind, self.redacted(f"{url.host}: {type(error).__name__}: {error}")[:400]) from None
 
     async def _post(
         self,
@@ -230,7 +230,7 @@ class Server:
         try:
             socket.create_connection((host, port), timeout=1.0).close()
         except OSError as error:
-            raise LMError("connection", _refused(host, port, error)) from None
+            raise _unreached(host, port, error) from None
 
     def key(self) -> str | None:
         """Return the key. Raise LMError if the server needs one and there is none."""
@@ -400,6 +400,8 @@ def _proxy(base: URL) -> str | None:
     return None if proxy_bypass(base.host or "") else getproxies().get(base.scheme)
 
 
-def _refused(host: str, port: int | None, error: OSError) -> str:
+def _unreached(host: str, port: int | None, error: OSError) -> LMError:
     why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-    return f"{host}:{port}: {why}; is a server running there, and is `api_base` right?"
+    if error.errno in (errno.ECONNREFUSED, socket.EAI_NONAME):
+        return LMError("no_server", f"no server at {host}:{port} ({why}). Start it, or correct `api_base`.")
+    return LMError("connection", f"{host}:{port}: {why}; is a server running there, and is `api_base` right?")

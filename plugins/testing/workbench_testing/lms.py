@@ -266,8 +266,8 @@ def check_lm_tells_failures_apart(case: LMCase) -> None:
         if not server.requests or not isinstance(error, LMError):
             continue
         assert kind is None or error.kind == kind, f"{_name(case)}: {status} is '{error.kind}', it must be '{kind}'"
-        assert error.retryable == retryable, (
-            f"{_name(case)}: {status} is '{error.kind}', which is {'' if error.retryable else 'not '}tried again"
+        assert error.kind.retryable == retryable, (
+            f"{_name(case)}: {status} is '{error.kind}', which is {'' if error.kind.retryable else 'not '}tried again"
         )
 
 

@@ -367,13 +367,13 @@ def test_a_slow_judge_has_time_and_is_asked_one_thing_at_a_time(
 
 def test_the_rows_of_a_run_are_judged_by_its_proposer(evaluated: Path, scripted: Script) -> None:
     scripted.say = lambda request: "Agent: plan\nStep: 0\nReason: a bad idea"
-    done = run("last", "--db", str(evaluated / "w.db"))
+    done = run("last", "--method", "all-at-once", "--db", str(evaluated / "w.db"))
     assert done.exit_code == 0, done.output
     assert "plan: decided 2 of 2 failures (100%" in done.output and "a bad idea" in done.output
     assert set(scripted.models) == {"openai/judge"}
     asked = [str(request.messages[-1]["content"]) for request in scripted.requests]
     assert all("vallabel" in text for text in asked)
-    hidden = run("last", "--db", str(evaluated / "w.db"), "--no-ground-truth")
+    hidden = run("last", "--lm", "openai/judge", "--db", str(evaluated / "w.db"), "--no-ground-truth")
     assert hidden.exit_code == 0 and "vallabel" not in str(scripted.requests[-1].messages)
 
 
@@ -386,7 +386,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
     monkeypatch.delenv("WORKBENCH_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
     with pytest.raises(SystemExit) as ended:
-        main(["agent", "attribute", "last", "--db", str(evaluated / "w.db")])
+        main(["agent", "attribute", "last", "--method", "all-at-once", "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
     scripted.say = lambda request: "Agent: plan\nStep: 0"
@@ -420,8 +420,8 @@ def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp
         (["log.json", "--row", "x"], "this is a file of logs"),
         (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "needs --lm"),
         (["log.json", "--method", "lexical", "--votes", "3"], "--votes cannot be combined with --method lexical"),
-        (["log.json"], "Name it with --lm MODEL"),
-        (["last", "--format", "otel"], "this is a run of workbench"),
+        (["log.json", "--method", "binary"], "Name it with --lm MODEL"),
+        (["last", "--format", "otel", "--lm", "openai/m"], "this is a run of workbench"),
         (["last", "--db", "none.db"], "none.db"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.store import Store
+from workbench_kit import credit
+from workbench_kit.credit import Suspect, rank_nodes
 
 __all__ = ["file"]
 
@@ -140,12 +143,27 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
     assert "dstar" in shown.output and "no model asked" in shown.output and len(models.requests) == sent
 
 
+def test_a_run_without_a_method_pays_nothing_and_names_the_first_of_equals(
+    database: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = len(models.requests)
+    assert last_json(attribute(database, "--json"))["method"] == "spectrum" and len(models.requests) == sent
+    assert " first: " not in attribute(database).output, "one node is the most suspicious"
+
+    def rank(*given: Any) -> list[Suspect]:
+        found = rank_nodes(*given)
+        return [replace(found[0], node="rephrase"), replace(found[0], node="solve"), *found[1:]]
+
+    monkeypatch.setattr(credit, "rank_nodes", rank)
+    assert "Look at rephrase first: solve may be as suspicious only because" in attribute(database).output
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--method", "replay"], "a model must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
-        (["--repair", "label"], "--repair cannot be combined with --method all-at-once"),
+        (["--repair", "label"], "--repair cannot be combined with --method spectrum"),
         (["--method", "replay", "--lm", STRONG, "--row", "r99"], "has no row 'r99'"),
     ],
 )

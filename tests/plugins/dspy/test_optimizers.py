@@ -11,9 +11,11 @@ from tests.helpers.dspy_35 import obey_35
 
 from workbench.errors import NodeError
 from workbench.plugins import plugins
+from workbench.run import Options, optimize
+from workbench.store import Store
 from workbench_dspy.exported.predictor import signature
 from workbench_dspy.proposals import ProposalAdapter
-from workbench_testing.simulated import HELPFUL, SimulatedLM, run_simulated
+from workbench_testing.simulated import HELPFUL, SimulatedLM, SimulatedPool, run_simulated, write_task
 
 SENTENCE = f"Read the text {HELPFUL}: single words mislead."
 
@@ -101,3 +103,24 @@ def test_an_optimizer_asks_the_same_and_tries_the_same_with_dspy_of_3_4_and_3_5(
         run = run_simulated(optimizer, tmp_path / contract, lm=lm, calls=500)
         seen.append((sorted(lm.messages), sorted(run.trees)))
     assert seen[0] == seen[1] and len(seen[0][1]) > 1
+
+
+@pytest.mark.parametrize("candidates", [0, 1])
+def test_a_row_with_a_blank_input_is_no_demo(candidates: int, tmp_path: Path) -> None:
+    """As with the other optimizers: the others of its label are."""
+    file = write_task(tmp_path, budget={"calls": 500}, rows=(16, 16, 24))
+    train = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    blank = [{**row, "text": " "} for row in train[::2]]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*blank[:7], *train]))
+    optimizer = plugins().get("optimizers", "dspy_bootstrap")(candidates=candidates, max_labeled_demos=16)
+    optimize(
+        file,
+        database=tmp_path / "run.db",
+        optimizers=[("dspy", optimizer)],
+        pool=SimulatedPool(SimulatedLM()),
+        options=Options(out=str(tmp_path / "out.yaml"), allow_unproved=True),
+    )
+    with Store(tmp_path / "run.db") as store:
+        trees = [json.loads(row["tree"]) for row in store.rows("select tree from candidates")]
+    demos = [demo["text"] for tree in trees for demo in tree["nodes"]["sort"].get("demos") or ()]
+    assert len({*demos}) > 8 and all(text.strip() for text in demos)

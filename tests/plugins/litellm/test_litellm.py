@@ -200,7 +200,7 @@ def test_embeddings_have_the_bound_too() -> None:
 def test_a_refused_connection_is_none_that_broke_off(engine):
     with pytest.raises(LMError) as caught:
         ask(SimpleNamespace(base="http://127.0.0.1:9/v1"), engine)  # type: ignore[arg-type]
-    assert caught.value.kind == "connection"
+    assert caught.value.kind == "no_server"
 
 
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])

@@ -289,9 +289,8 @@ def test_refused_connection():
     lm = client.openai("m", settings(api_base="http://127.0.0.1:9/v1"))
     with pytest.raises(LMError) as caught:
         asyncio.run(_complete(lm, HELLO))
-    assert caught.value.kind == "connection"
-    told = "127.0.0.1:9: Connection refused; is a server running there, and is `api_base` right?"
-    assert str(caught.value) == told
+    assert caught.value.kind == "no_server"
+    assert str(caught.value) == "no server at 127.0.0.1:9 (Connection refused). Start it, or correct `api_base`."
 
 
 def test_keep_alive_and_several_event_loops():

@@ -147,8 +147,8 @@ def test_a_token_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_winner_is_served_without_optuna(tmp_path: Path) -> None:
-    """docs/how-to/use-the-winner.md leaves out these packages, which Optuna alone brings."""
-    page = Path(__file__).parents[3] / "docs/how-to/use-the-winner.md"
+    """docs/reference/loaded-workflows.md leaves out these packages, which Optuna alone brings."""
+    page = Path(__file__).parents[3] / "docs/reference/loaded-workflows.md"
     (line,) = [line for line in page.read_text().splitlines() if "pip uninstall -y" in line]
     gone = line.split(" -y ")[1].split()
     assert gone[0] == "optuna" and len(gone) == 7

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -134,6 +136,10 @@ def test_a_trained_model_is_proved_on_sealed_rows(tmp_path: Path) -> None:
     report = run(tmp_path, heard=heard, rows=(60, 60, 150), optimizers=[{"grpo": settings}], budget={"calls": 2500})
     gain = report.as_dict()["gain"]
     assert gain["shown"] and gain["diff"] >= 0.15 and gain["p"] < 0.01, gain
+    (changed,) = [line for line in report.summary() if line.startswith("  lm.extra.path: ")]
+    folder = os.path.relpath(report.winner.tree["lm"]["extra"]["path"])
+    words = rf"trained the weights of bundled/nano \(2\.0 million\) for \d+ steps, in {re.escape(folder)}"
+    assert re.fullmatch(words, changed.partition(": ")[2])
     assert report.spent["calls"] <= 2500 and time.monotonic() - begun < 280
     steps = [figures for message, figures in heard if message.startswith("step ")]
     assert len(steps) == 24 and all(

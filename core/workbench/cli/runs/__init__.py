@@ -39,10 +39,11 @@ def runs_list(
     rows = [_described(store, r) for r in found[:limit]]
     if as_json:
         return echo_json(rows)
+    wide = max((len(row["status"]) for row in rows), default=0)
     for stored, row in zip(found, rows, strict=False):
         apart = "" if row["label"] else told_apart(stored)  # a label has the settings of its cell
-        words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<11}", row["started"], row["name"], apart)
-        words = (*words, _result(row), describe_origin(row["branched_from"]))
+        words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<{wide}}", row["started"][5:16].replace("T", " "))
+        words = (*words, row["name"], _result(row), apart, describe_origin(row["branched_from"]))
         marks = (*(f"#{tag}" for tag in row["tags"]), *((f"({row['note']})",) if row["note"] else ()))
         say("  ".join(one_line(word) for word in (*words, *marks) if word).rstrip())
     if not rows:
@@ -85,7 +86,7 @@ def _result(row: dict[str, Any]) -> str:
     if row["score"] is not None:
         label = f" {row['label']}" if row["label"] else ""
         low, high = row["ci95"]
-        return f"{row['split']} {row['score']:.3f} [{low:.3f}, {high:.3f}] n={row['n']}{label}"
+        return f"{row['split']} {row['score']:.3f} [{low:.2f}, {high:.2f}] n={row['n']}{label}"
     if gain := row["gain"]:
         return f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
     return ""

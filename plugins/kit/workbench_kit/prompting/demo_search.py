@@ -69,7 +69,7 @@ class DemoSearch:
         for address in learnable_addresses(self.study.workflow, "demos"):
             node = node_at(self.study.workflow, address)
             labelled = labelled_demos(node, self.study.train, self.study.targets)
-            found = {"labelled": labelled, "own": without_blanks(node, own.get(address, ()))}
+            found = {"labelled": labelled, "own": without_blanks(node.inputs, own.get(address, ()))}
             if nearest and "retrieve" in node.learnable:
                 found["nearest"] = found["labelled"] or found["own"]
                 found["nearest own"] = found["own"] if found["labelled"] else []

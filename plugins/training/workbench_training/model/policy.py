@@ -126,14 +126,16 @@ class Policy(TrainedWeights):
         on = self.device.type == "cuda"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=on, cache_enabled=cached)
 
+    @property
+    def millions(self) -> str:
+        """The number of trained weights, in words."""
+        return f"{sum(p.numel() for p in self.trained.values()) / 1e6:.1f} million"
+
     def describe(self) -> str:
         """Describe the trained weights and how they are computed."""
-        trained = sum(p.numel() for p in self.trained.values())
         kept = "computed again in the backward pass" if self.checkpointing else "kept for the backward pass"
         attention = getattr(self.inner.config, "_attn_implementation", "its own")
-        return (
-            f"{trained / 1e6:.1f} million trained weights on {self.device}, attention {attention}, activations {kept}"
-        )
+        return f"{self.millions} trained weights on {self.device}, attention {attention}, activations {kept}"
 
     def host_copy(self) -> Weights:
         """A copy of the complete trained weights, in the host's memory."""

@@ -263,7 +263,8 @@ class StudyRolloutSource:
             folders = dict.fromkeys(self.roles, folders)
         named = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
         patch = {**self.candidate_changes, **named}
-        return self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
+        models = ", ".join(f"{role.spec.model} ({role.policy.millions})" for role in self.roles.values())
+        return self.study.workflow.patched(Patch(patch, note=f"trained the weights of {models} for {step} steps"))
 
     async def recall(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
         """Make a candidate that an earlier process evaluated known again. Its score; None if that is not stored."""
