@@ -11,5 +11,4 @@ from workbench.inference.configurations import (
 )
 from workbench.inference.file_to_file import Predicted as Predicted, predict_file as predict_file
 from workbench.inference.loaded import LoadedWorkflow as LoadedWorkflow, load as load, read_workflow as read_workflow
-from workbench.inference.ping import Ping as Ping, ping_models as ping_models
 from workbench.inference.prediction import Prediction as Prediction, PredictionError as PredictionError

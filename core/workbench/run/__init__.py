@@ -26,7 +26,6 @@ from workbench.run.history import (
     winner_of as winner_of,
 )
 from workbench.run.options import Listener as Listener, Options as Options
-from workbench.run.origins import find_origins as find_origins
 from workbench.run.preflight import (
     check_lms_ready as check_lms_ready,
     evaluated_lms as evaluated_lms,

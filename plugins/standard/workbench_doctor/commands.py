@@ -14,7 +14,7 @@ from workbench.cli import Styled, echo_json, say
 from workbench.cli.options import JSON
 
 if TYPE_CHECKING:
-    from workbench.inference import Ping
+    from workbench_doctor.ping import Ping
 
 
 @click.command("doctor")
@@ -26,8 +26,8 @@ def doctor_command(file: Path | None, ping: bool, as_json: bool) -> None:
 
     Exits with code 1 if a check or a call fails.
     """
-    from workbench.run import find_origins
     from workbench_doctor.checks import run_checks
+    from workbench_doctor.origins import find_origins
 
     if ping and file is None:
         raise click.UsageError("--ping needs a workflow file: workbench doctor --ping FILE")
@@ -56,7 +56,7 @@ _MARK = {
 
 def _ping(file: Path) -> list[Ping]:
     from workbench.cli.trust import require_trust
-    from workbench.inference import ping_models
+    from workbench_doctor.ping import ping_models
 
     return ping_models(require_trust(file, called=True))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import FailureKind, LMError, PluginError, ServerDead, SpecError
-from workbench.inference.loaded import read_workflow
+from workbench.inference import read_workflow
 from workbench.lm import LM_KEYS, Request
 from workbench.runtime import Run, Runtime
 from workbench.spec import LMSpec, Source, Spec, lm_spec

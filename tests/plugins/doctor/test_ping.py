@@ -13,7 +13,7 @@ from tests.helpers.lm_faults import ChatServer
 
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench.inference import ping_models
+from workbench_doctor.ping import ping_models
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +109,6 @@ def test_doctor_and_the_explanation_agree_that_runs_may_share_a_database_frictio
     done = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)
     said = next(c for c in done["checks"] if c["name"] == "sqlite")
     assert said["status"] == "warn" and "Several runs may share a database" in said["message"]
-    page = Path(__file__).parents[2] / "docs/explanation/budget-and-journal.md"
+    page = Path(__file__).parents[3] / "docs/explanation/budget-and-journal.md"
     text = " ".join(page.read_text(encoding="utf-8").split())
     assert "Concurrent runs may share a database." in text and "3.51.3" in text and "3.51.3" in said["message"]
