@@ -138,24 +138,24 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1304,
-    "cli": 3223,
-    "errors": 464,
+    "cli": 3245,
+    "errors": 490,
     "evaluation": 1632,
-    "inference": 1199,
+    "inference": 1063,
     "ledger": 1396,
-    "lm": 1157,
-    "plugins": 560,
+    "lm": 1224,
+    "plugins": 559,
     "proof": 2393,
-    "run": 2842,
+    "run": 2818,
     "runtime": 1643,
-    "spec": 2658,
+    "spec": 2517,
     "store": 1993,
-    "study": 1555,
-    "task": 4430,
-    "workflow": 1781,
+    "study": 1552,
+    "task": 4081,
+    "workflow": 1786,
 }
 #: Names that plugins import from core, which only fall.
-MOST_NAMES = 409
+MOST_NAMES = 394
 
 
 def test_rooms_of_core_do_not_grow() -> None:

@@ -168,7 +168,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
 
 def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]) -> dict[str, Any]:
     """Summarize a file without its rows."""
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
     from workbench.workflow import learnable_addresses
 
     return {
@@ -178,7 +178,7 @@ def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]
         "optimizers": optimizers,
         "learnable": learnable_addresses(workflow),
         "advice": [line for node in workflow.walk() for line in node.warnings()],
-        "trust": file_powers(file).lines(),
+        "trust": collect_needs(file).lines(),
     }
 
 

@@ -59,4 +59,9 @@ from workbench.run.stored_scores import (
     as_stored_row as as_stored_row,
     end_evaluation as end_evaluation,
 )
-from workbench.run.trackers import RunInfo as RunInfo, Tracker as Tracker, check_trackers as check_trackers
+from workbench.run.trackers import (
+    RunInfo as RunInfo,
+    Tracker as Tracker,
+    check_trackers as check_trackers,
+    trackers_not_ready as trackers_not_ready,
+)

@@ -46,8 +46,6 @@ class Memory(Optimizer):
     In each of a few trials it runs the best workflow on train, records what happened, and evaluates some stores on val.
     """
 
-    powers = {}
-
     kinds: list[Kind] = Field(
         ["examples", "cases", "insights", "preferences"],
         description="what to build; cases, insights and preferences need a recall node",

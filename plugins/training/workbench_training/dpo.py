@@ -22,7 +22,7 @@ from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective, pair_losses
 from workbench_training.rollouts.preference_pairs import choose_pairs, rewards_differ, split_sides
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.settings import TrainingSchedule, server_powers
+from workbench_training.settings import TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 @with_recipes("dpo")
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
-
-    powers = {"server": server_powers}
 
     beta: float = Field(
         0.1,
