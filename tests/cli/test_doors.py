@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.strangers import enter_with_programs, invoke, write
+from tests.helpers.strangers import PAYLOAD, enter_with_programs, invoke, write
 
 from workbench.cli import trust
 from workbench.cli.trust.needs import collect_needs
@@ -19,7 +19,16 @@ from workbench.errors import PluginError, SpecError
 from workbench.inference import read_workflow
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.spec import Consent, Passed, allow_own, guard, lm_spec, load_user_code, unguard
+from workbench.spec import (
+    Consent,
+    allow_own,
+    collecting,
+    guard,
+    lm_spec,
+    load_user_code,
+    read_user_code,
+    unguard,
+)
 from workbench.task import check_lms
 from workbench.workflow import Workflow, node_class
 from workbench_kit.acting import tools_at
@@ -273,8 +282,10 @@ def test_what_stays_here_is_not_asked_about(folder: Path) -> None:
 def test_what_was_not_asked_about_is_refused_when_it_would_act(folder: Path) -> None:
     """For a node kind that did not announce it, too: the doors themselves refuse."""
     Path("other.py").write_text("def f(text): ...\n")
-    consent = Consent(folder, {Passed("runs Python", "python:other.py:f", "", folder).key})
-    guard(consent)
+    with collecting(folder) as passed:
+        read_user_code("python:other.py:f", folder, "outlined")
+        read_user_code("python:later:f", folder, "unread")
+    guard(Consent(folder, {one.key for one in passed}))
     try:
         with pytest.raises(SpecError, match="it runs Python: python:p1.py:f, and this was not asked about"):
             load_user_code("python:p1.py:f", folder)
@@ -282,6 +293,10 @@ def test_what_was_not_asked_about_is_refused_when_it_would_act(folder: Path) -> 
             tools_at("mcp:touch RAN", folder)
         assert not Path("RAN").exists()
         load_user_code("python:other.py:f", folder)
+        Path("later.py").write_text(PAYLOAD)  # where an installed module was named
+        with pytest.raises(SpecError, match="it runs Python: python:later:f"):
+            load_user_code("python:later:f", folder)
+        assert not Path("RAN").exists()
     finally:
         unguard()
 
@@ -320,6 +335,18 @@ def test_the_users_own_settings_pass_unasked(folder: Path) -> None:
     assert invoke("eval", "workflow.yaml", *flag).exit_code == 0
     write(metric=["python:p1.py:f"])
     assert "is not trusted yet" in str(invoke("eval", "workflow.yaml", *flag).exception)
+
+
+@pytest.mark.parametrize("node", [TOOL, {**TOOL, "tool": "mcp:touch RAN#t"}], ids=lambda node: node["tool"])
+def test_a_file_that_only_a_flag_makes_valid_is_asked_about(folder: Path, node: dict[str, Any]) -> None:
+    write(nodes={"n": node}, budget={"calls": "many"})
+    flag = ["--set", "budget.calls=40"]
+    for words in RUNS:
+        assert "is not trusted yet" in str(invoke(*words, *flag).exception)
+    invoke("trust", "workflow.yaml")  # which shows nothing of it
+    for words in RUNS:
+        assert "since it was trusted" in str(invoke(*words, *flag).exception)
+    assert not Path("RAN").exists()
 
 
 # Synthesize

@@ -110,7 +110,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     )
     from workbench.task import find_defects, lint_task
 
-    outside, rows_alone = ([], True) if run_code else unlooked(file)
+    outside, rows_alone = ([], True) if run_code else unlooked(file, settings)
     if outside and not rows_alone:
         raise SpecError(
             f"{file.file} names files outside its folder ({one_line(', '.join(outside))}), and is not trusted",

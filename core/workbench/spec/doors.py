@@ -76,10 +76,10 @@ class Passed:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return what a consent is about. A relative text of these kinds is another one in another folder."""
-        if self.kind in ("runs Python", "starts a program"):
-            return (self.kind, self.text, str(self.base))
-        return (self.kind, self.what)
+        """Return what a consent is about: a text in a folder, with the files that are loaded; or its meaning."""
+        if self.kind == "runs Python":
+            return (self.kind, self.text, str(self.base), *map(str, self.files))
+        return (self.kind, self.text, str(self.base)) if self.kind == "starts a program" else (self.kind, self.what)
 
 
 @dataclass

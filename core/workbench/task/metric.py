@@ -162,7 +162,8 @@ def locate_paths(factory: Any, options: Mapping[str, Any], base: Path, *at: str)
     paths = _path_options(factory)
     for name in paths:
         if isinstance(text := options.get(name), str):
-            read_outside(text, base, *at, name)
+            if not read_outside(text, base, *at, name):
+                raise SpecError(f"{text} is outside the folder of the file, and is not read yet")
     return {k: str(base / v) if k in paths and isinstance(v, str) else v for k, v in options.items()}
 
 

@@ -59,7 +59,8 @@ def pass_sections(value: Any, base: Path, code: Code, *, called: bool = False) -
         _tried(jobs["metric"])
     for key, lm in (("lm",), spec.lm), *((("roles", role), one) for role, one in spec.roles.items()):
         if key[0] in used:
-            enter_model(lm, base, *key)
+            with placed_at(*key):
+                enter_model(lm, base)
     for place, one in enumerate(spec.configurations):
         with placed_at("configurations", place):
             enter_model(one.lm, base, "lm")

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,33 +43,29 @@ def require_trust(
     of the file are not used. further: loads what the file says beyond a workflow. Raises SpecError if the answer is no,
     or nobody can be asked.
     """
-    from workbench.cli.trust.needs import collect_needs
-    from workbench.errors import SpecError
-    from workbench.spec import Consent, apply_overrides, load_yaml_file
+    from workbench.cli.trust.needs import collect_changed
+    from workbench.spec import Consent, load_yaml_file
 
     source = load_yaml_file(file)
     if _lies_in_trusted_folder(file):
         _hold(Consent(file.resolve().parent, everything=True))
         return source
-    asked = collect_needs(source, called, further)
-    if called and asked and (whole := collect_needs(source)).digest in _known()["files"]:
+    asked = collect_changed(source, sets, called, further)
+    if called and asked and (whole := collect_changed(source, sets)).digest in _known()["files"]:
         asked = whole
     _ask(asked, str(file), file, f"`workbench trust {one_line(file)}`, or ")
-    consent = asked.consent
-    for one in sets or ((),):
-        with suppress(SpecError):  # reported when the file is used
-            if (own := apply_overrides(source, one)).value != source.value:
-                consent.keys |= collect_needs(own, called, further).consent.keys
-    _hold(consent)
+    _hold(asked.consent)
     return source
 
 
-def unlooked(source: Source) -> tuple[list[str], bool]:
+def unlooked(source: Source, sets: Sequence[tuple[str, Any]]) -> tuple[list[str], bool]:
     """List what an untrusted file names outside its folder, which may not be read without asking, and whether these are
-    only its rows. Until the command ends, nothing there is read. Raises SpecError."""
-    from workbench.cli.trust.needs import collect_needs
+    only its rows. Until the command ends, nothing there is read. sets: the user's own changes. Raises SpecError."""
+    from workbench.cli.trust.needs import collect_changed
 
-    if _lies_in_trusted_folder(Path(source.file)) or (needs := collect_needs(source)).digest in _known()["files"]:
+    if _lies_in_trusted_folder(Path(source.file)):
+        return [], True
+    if (needs := collect_changed(source, [sets])).digest in _known()["files"]:
         return [], True
     _hold(needs.without_outside())
     return sorted(found := needs.outside()), set(found.values()) <= {"data"}
@@ -80,10 +75,10 @@ def require_trust_in_run(run: str, db: str, sets: Sequence[tuple[str, Any]] = ()
     """Require trust for the workflow file that a run stores, with the flags of its start. Returns the name of the run.
     The folder of the database counts, not the folder that the run names. Raises StoreError, too."""
     from workbench.base.files import content_digest
-    from workbench.cli.trust.needs import collect_needs
+    from workbench.cli.trust.needs import collect_changed, collect_needs
     from workbench.errors import SpecError
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
-    from workbench.spec import Consent, apply_overrides, load_yaml_file
+    from workbench.spec import Consent, load_yaml_file
     from workbench.store import ReadOnlyStore
 
     with ReadOnlyStore(db) as store:
@@ -96,8 +91,9 @@ def require_trust_in_run(run: str, db: str, sets: Sequence[tuple[str, Any]] = ()
         written, base, started = read_stored_source(row)
         content = content_of_stored(row)
     needs = collect_needs(written)
+    with_flags = collect_changed(started, [sets])
     text = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
-    with_flags = collect_needs(replace(started, text=text))
+    with_flags.digests["."] = content_digest(text.encode("utf-8", "surrogatepass"))
     here = base.resolve().is_relative_to(Path(db).resolve().parent)
     with suppress(SpecError):
         here = here or load_yaml_file(written.file).text == written.text
@@ -106,8 +102,6 @@ def require_trust_in_run(run: str, db: str, sets: Sequence[tuple[str, Any]] = ()
             found.add("reads outside its folder", str(base), str(base))
     _ask(needs if needs.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
     consent = with_flags.consent
-    with suppress(SpecError):  # reported when the run is resumed
-        consent.keys |= collect_needs(apply_overrides(started, sets)).consent.keys if sets else set()
     consent.contents[name_of_stored(row)] = content_digest(content)
     _hold(consent)
     return row["run"]

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from workbench.base.files import NEVER_COPIED, content_digest, file_digest
 from workbench.base.text import one_line
 from workbench.base.type_guards import is_dict
-from workbench.errors import SpecError
+from workbench.errors import SpecError, placed_at
 from workbench.run import trackers_not_ready
 from workbench.runtime import make_executor
-from workbench.spec import Consent, Passed, Source, collecting, load_yaml_file
+from workbench.spec import Consent, Passed, Source, apply_overrides, collecting, load_yaml_file, outer_settings
 from workbench.store import is_run_database
 from workbench.task import pass_sections
 
@@ -38,22 +39,35 @@ class Needs:
     """
 
     def __init__(self, folder: Path, text: str, passed: Sequence[Passed]):
-        self.folder, self.passed = folder, passed
+        self.folder, self.passed = folder, [*dict.fromkeys(passed)]
         self.found: dict[str, dict[str, str]] = {}
         self.digests = {".": content_digest(text.encode("utf-8", "surrogatepass"))}
+        self.further = list[tuple[str, ...]]()
         for one in dict.fromkeys(replace(one, at=()) for one in passed):
-            if one.form == "text":
-                self.digests[os.path.relpath(one.files[0], folder)] = one.what
-            elif one.asked:
-                self.add(one.kind, one.text, one.what)
-                if one.kind != _OUTSIDE:
-                    self.digests |= _leaned_on(one, folder)
+            self._take(one)
+
+    def _take(self, one: Passed) -> None:
+        if one.form == "text":
+            self.digests[os.path.relpath(one.files[0], self.folder)] = one.what
+        elif one.asked:
+            self.add(one.kind, one.text, one.what)
+            if one.kind != _OUTSIDE:
+                self.digests |= _leaned_on(one, self.folder)
+
+    def take_in(self, other: Needs, own: Sequence[Sequence[str]]) -> None:
+        """Add what the same file needs with changes by the user. own: their addresses, which are not asked about."""
+        known = self.consent.keys
+        for one in other.passed:
+            if one.asked and one.key not in known and not any(one.at[: len(place)] == (*place,) for place in own):
+                self.further.append(one.key)
+                self._take(one)
+        self.passed += other.passed
 
     @property
     def consent(self) -> Consent:
         """Return what is approved together with this file, which itself is read once."""
         contents = {str((self.folder / place).resolve()): mark for place, mark in self.digests.items() if place != "."}
-        return Consent(self.folder, {one.key for one in self.passed}, contents)
+        return Consent(self.folder, {one.key for one in self.passed if one.asked}, contents)
 
     def add(self, kind: str, text: str, what: str) -> None:
         self.found.setdefault(kind, {})[text] = what
@@ -68,14 +82,15 @@ class Needs:
 
     def without_outside(self) -> Consent:
         """Return a consent for reading the file without those elsewhere."""
-        return Consent(self.folder, {one.key for one in self.passed if not self._leads_out(one)})
+        return Consent(self.folder, {one.key for one in self.passed if one.asked and not self._leads_out(one)})
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     @property
     def digest(self) -> str:
-        content = repr((str(self.folder), sorted(self.digests.items())))  # elsewhere, `./server.sh` is another program
+        told = (str(self.folder), sorted(self.digests.items()))  # elsewhere, `./server.sh` is another program
+        content = repr((*told, sorted(self.further)) if self.further else told)
         return content_digest(content.encode("utf-8", "surrogatepass"))
 
     def covers(self, other: Needs) -> bool:
@@ -99,6 +114,20 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(shown[:_LISTED]) + more
 
 
+def collect_changed(
+    source: Source, sets: Sequence[Sequence[tuple[str, Any]]], called: bool = False, further: Further = bool
+) -> Needs:
+    """Load a workflow file up to its doors, as it is and with lists of changes by the user (`collect_needs`)."""
+    needs = collect_needs(source, called, further)
+    for one in sets or ((),):
+        with suppress(SpecError):  # reported when the file is used
+            changed = apply_overrides(source, one)
+            own = [address.split(".") for address, _ in (*outer_settings(source), *one)]
+            if changed.value != source.value:
+                needs.take_in(collect_needs(changed, called, further), own)
+    return needs
+
+
 def collect_needs(source: Source | Path, called: bool = False, further: Further = bool) -> Needs:
     """Load a workflow file up to its doors. Nothing acts.
 
@@ -110,10 +139,11 @@ def collect_needs(source: Source | Path, called: bool = False, further: Further 
     with collecting(base) as passed:
         pass_sections(value, base, "outlined", called=called)
         if is_dict(value) and not called:
-            with suppress(SpecError):
+            with suppress(SpecError), placed_at("executor"):
                 make_executor(value.get("executor"))
             tracked = value.get("track") or ()
-            list(trackers_not_ready([tracked] if isinstance(tracked, str) else tracked))
+            with placed_at("track"):
+                list(trackers_not_ready([tracked] if isinstance(tracked, str) else tracked))
         with suppress(SpecError):
             further(source)
     return Needs(base, source.text, passed)
