@@ -301,6 +301,28 @@ def test_what_was_not_asked_about_is_refused_when_it_would_act(folder: Path) -> 
         unguard()
 
 
+@pytest.mark.parametrize("way", ["tool", "mcp", "external", "external python", "world"])
+def test_what_was_approved_acts(folder: Path, way: str) -> None:
+    """The text that is asked about is the one that acts."""
+    ran = folder / "RAN"
+    code = f"open({str(ran)!r}, 'w').close()"
+    Path("act.py").write_text(f"def f(text: str) -> str:\n    {code}\n    return text\n")
+    Path("world.py").write_text(f"{code}\nclass World: ...\n")
+    nodes: dict[str, dict[str, Any]] = {
+        "tool": {**TOOL, "tool": "python:act.py:f"},
+        "mcp": {**TOOL, "tool": f"mcp:touch {ran}#t"},
+        "external": {"external": "text -> label", "command": ["touch", str(ran)]},
+        "external python": {"external": "text -> label", "python": "act.py:f"},
+        "world": {"play": "python:world.py:World", "of": {"predict": "observation, text -> action"}},
+    }
+    write(nodes={"n": nodes[way]})
+    words = ["run", "workflow.yaml", "--input", "text=x"]
+    assert_refused(words)
+    invoke("trust", "workflow.yaml")
+    result = invoke(*words)
+    assert ran.exists() and "was not asked" not in result.output + str(result.exception)
+
+
 def test_weights_elsewhere_are_read_if_the_command_wrote_them(folder: Path) -> None:
     spec = lm_spec({"model": "bundled/nano", "extra": {"path": str(folder.parent / "docs")}})
     guard(Consent(folder))
