@@ -138,7 +138,7 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1304,
-    "cli": 3269,
+    "cli": 3268,
     "errors": 490,
     "evaluation": 1632,
     "inference": 1063,

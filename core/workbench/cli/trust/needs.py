@@ -96,8 +96,7 @@ class Needs:
     def covers(self, other: Needs) -> bool:
         """Return True if the other file has no capability that this one does not have, or that needs no question."""
         return all(
-            what in self.found.get(kind, {}).values()
-            or (kind == _OUTSIDE and Path(what.partition(":")[2] or what).is_relative_to(self.folder))
+            what in self.found.get(kind, {}).values() or (kind == _OUTSIDE and Path(what).is_relative_to(self.folder))
             for kind, texts in other.found.items()
             for what in texts.values()
         )
