@@ -354,7 +354,7 @@ def test_the_users_own_settings_pass_unasked(folder: Path) -> None:
     Path("own.py").write_text("def f(example, prediction, trace=None):\n    return 1.0\n")
     write()
     flag = ["--set", "metric=python:own.py:f"]
-    assert invoke("eval", "workflow.yaml", *flag).exit_code == 0
+    assert invoke("eval", "workflow.yaml", *flag).exit_code == invoke("validate", "workflow.yaml", *flag).exit_code == 0
     write(metric=["python:p1.py:f"])
     assert "is not trusted yet" in str(invoke("eval", "workflow.yaml", *flag).exception)
 
