@@ -21,11 +21,12 @@ from workbench.plugins import plugins
 from workbench.run import prepare
 from workbench.spec import (
     Consent,
-    allow_own,
+    allow,
     collecting,
     guard,
     lm_spec,
     load_user_code,
+    read_outside,
     read_user_code,
     unguard,
 )
@@ -323,13 +324,25 @@ def test_what_was_approved_acts(folder: Path, way: str) -> None:
     assert ran.exists() and "was not asked" not in result.output + str(result.exception)
 
 
+def test_a_trusted_file_is_bundled(folder: Path) -> None:
+    write(nodes={"n": TOOL, "m": {"search": "docs.jsonl", "query": "text"}})
+    words = ["export", "workflow.yaml", "--format", "bundle", "--out", "out"]
+    assert_refused(words)
+    invoke("trust", "workflow.yaml")
+    result = invoke(*words)
+    assert result.exit_code == 0, result.exception
+    assert Path("out/p1.py").exists() and not Path("RAN").exists()
+
+
 def test_weights_elsewhere_are_read_if_the_command_wrote_them(folder: Path) -> None:
     spec = lm_spec({"model": "bundled/nano", "extra": {"path": str(folder.parent / "docs")}})
     guard(Consent(folder))
     try:
         with pytest.raises(SpecError, match="it reads outside its folder: .*docs, and this was not asked about"):
             check_lms(spec)
-        allow_own(folder.parent / "docs")
+        with collecting(folder.parent) as passed:
+            read_outside(str(folder.parent / "docs"), folder)
+        allow(passed)
         with suppress(SpecError):  # these are no weights
             check_lms(spec)
     finally:

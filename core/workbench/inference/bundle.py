@@ -68,7 +68,8 @@ def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> P
         made.write_text(dump_yaml(tree), encoding="utf-8")
         found = {f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}
         (out / LOCK).write_text("".join(f"{line}\n" for line in sorted(found)), encoding="utf-8")
-        read_workflow(made, (), "outlined")
+        with collecting(made.parent):  # these files are other ones than those that the user was asked about
+            read_workflow(made, (), "outlined")
         list(_named(tree, made.parent.resolve(), out.resolve()))
     except OSError as error:
         shutil.rmtree(out, ignore_errors=True)

@@ -13,7 +13,7 @@ from workbench.spec.doors import (
     Passed as Passed,
     Place as Place,
     Untrusted as Untrusted,
-    allow_own as allow_own,
+    allow as allow,
     check_asked as check_asked,
     collecting as collecting,
     collection as collection,

@@ -86,14 +86,13 @@ class Passed:
 class Consent:
     """The approved passages through doors, and the approved content: SHA-256 by path of file, or by another name.
 
-    home: the folder of the workflow file. everything: it is a trusted folder. own: folders that the command wrote.
+    home: the folder of the workflow file. everything: it is a trusted folder.
     """
 
     home: Path
     keys: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     contents: dict[str, str] = field(default_factory=dict[str, str])
     everything: bool = False
-    own: set[Path] = field(default_factory=set[Path])
 
     def covers(self, one: Passed) -> bool:
         return one.key in self.keys or (self.everything and one.base.is_relative_to(self.home))
@@ -147,10 +146,10 @@ def unguard() -> None:
     _consents.clear()
 
 
-def allow_own(folder: Path) -> None:
-    """Let files pass that the command itself wrote, such as trained weights."""
+def allow(passed: Iterable[Passed]) -> None:
+    """Let pass what the command itself makes of approved things: trained weights, an agent in a copy of its folder."""
     for consent in _consents:
-        consent.own.add(folder.resolve())
+        consent.keys |= {one.key for one in passed}
 
 
 def check_asked(place: str | Path, content: bytes) -> None:
@@ -252,8 +251,7 @@ def read_outside(text: str, base: Path, *at: str | int, shown: str = "", outside
         shown, outside = f"{text[:80]}...", True
     else:
         files, what = [*existing(text, base)], _absolute(text, base)
-        homes = (home_folder(), *(own for consent in _consents for own in consent.own))
-        outside |= not all(any(lies_inside(path, home) for home in homes) for path in (base / text, *files))
+        outside |= not all(lies_inside(path, home_folder()) for path in (base / text, *files))
     pass_door("reads outside its folder", shown or text, what, base, at, files, "path", asked=outside)
     return not (outside and is_collecting())
 
