@@ -138,24 +138,24 @@ def test_rooms_lean_on_few_others() -> None:
 #: Lines of each room of core. Their sum only falls: what a room does not need stands in kit or in a plugin.
 LINES = {
     "base": 1304,
-    "cli": 3091,
-    "errors": 461,
+    "cli": 3136,
+    "errors": 487,
     "evaluation": 1633,
-    "inference": 1069,
+    "inference": 1064,
     "ledger": 1302,
-    "lm": 1157,
-    "plugins": 560,
+    "lm": 1224,
+    "plugins": 559,
     "proof": 2393,
-    "run": 3112,
+    "run": 3088,
     "runtime": 1367,
-    "spec": 2658,
+    "spec": 2515,
     "store": 2004,
-    "study": 1454,
-    "task": 4433,
-    "workflow": 1781,
+    "study": 1451,
+    "task": 4088,
+    "workflow": 1786,
 }
 #: Names that plugins import from core, which only fall.
-MOST_NAMES = 409
+MOST_NAMES = 394
 
 
 def test_rooms_of_core_do_not_grow() -> None:

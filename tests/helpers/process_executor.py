@@ -11,14 +11,12 @@ from typing import Any, ClassVar
 from pydantic import PrivateAttr
 
 from tests.helpers.forking import start_module
-from workbench.spec import VARIABLE_NAMES, Powers
 from workbench_workers import Channel, Executor, Sockets, WorkerSetup
 
 
 class Processes(Executor):
     """Workers as processes of this machine."""
 
-    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     seconds: ClassVar[float] = 60.0
     _sockets: Sockets = PrivateAttr()
     _processes: dict[int, Any] = PrivateAttr()
@@ -54,8 +52,6 @@ class Processes(Executor):
 class Forked(Processes):
     """Workers that begin at once, with their imports done."""
 
-    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
-
     def launch(self, number: int) -> Any:
         _, _, _, module, *given = self._sockets.command(number)
         return start_module(module, *given, env=self._sockets.environment)
@@ -64,7 +60,6 @@ class Forked(Processes):
 class Clockwise(Processes):
     """Workers whose clock is an hour ahead."""
 
-    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     before: ClassVar[str] = "import time; now = time.time; time.time = lambda: now() + 3600"
 
     def command(self, number: int) -> list[str]:
@@ -75,7 +70,6 @@ class Clockwise(Processes):
 class Slow(Clockwise):
     """Workers whose machine is so busy that what they write is sent half a second later."""
 
-    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     before: ClassVar[str] = (
         "import time; from workbench_workers.sockets import _Ends; write = _Ends._write; "
         "_Ends._write = lambda self: (time.sleep(0.5), write(self))"

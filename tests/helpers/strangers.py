@@ -12,6 +12,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from workbench.cli import cli
+from workbench.spec import Passed, collecting
+from workbench.task import pass_sections
 
 #: A workflow file that only asks its models.
 PLAIN: dict[str, Any] = {
@@ -54,3 +56,10 @@ def write(name: str = "workflow.yaml", **changes: Any) -> Path:
 
 def invoke(*words: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(cli, list(words), input=answer)
+
+
+def passed_by(base: Path, **sections: Any) -> list[Passed]:
+    """What these sections of a file in a folder pass doors with, without what needs no question."""
+    with collecting(base) as found:
+        pass_sections(sections, base, "outlined")
+    return [one for one in dict.fromkeys(found) if one.asked]

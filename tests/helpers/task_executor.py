@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import PrivateAttr
 
-from workbench.spec import VARIABLE_NAMES, Powers
 from workbench_workers import Channel, Executor, WorkerSetup, work
 
 
@@ -48,7 +47,6 @@ class _WorkersEnd:
 class Tasks(Executor):
     """Workers as tasks. heard: what happened, in order. late: the workers from 1 on start when it is set."""
 
-    powers: ClassVar[Powers] = {"env": VARIABLE_NAMES}
     _setup: WorkerSetup = PrivateAttr()
     _heard: list[str] = PrivateAttr(default_factory=list[str])
     _late: asyncio.Event | None = PrivateAttr(None)

@@ -150,7 +150,7 @@ def test_a_bundle_carries_the_configurations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["lm", "nodes"])
 def test_what_a_configuration_does_is_asked_about(tmp_path: Path, place: str) -> None:
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
 
     changed = {
         "lm": {"model": "openai/x", "api_base": "https://elsewhere.example/v1", "api_key_env": "SECRET"},
@@ -160,7 +160,7 @@ def test_what_a_configuration_does_is_asked_about(tmp_path: Path, place: str) ->
     path = write_shelf_task(
         tmp_path, Shelf(MODELS), 10, targets={"latency": 1.0}, configurations=[figures, {**figures, place: changed}]
     )
-    assert file_powers(path, called=True).found
+    assert collect_needs(path, called=True).found
 
 
 def test_a_pick_that_is_worse_than_the_baseline_is_offered_since_the_targets_may_allow_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from workbench.cli.trust.powers import file_powers
+from workbench.cli.trust.needs import collect_needs
 from workbench.task.moved import move_tree
 
 AGENT = {"external": "text -> label"}
@@ -43,13 +43,37 @@ MOVED: dict[str, tuple[Any, Any]] = {
         {"kind": "external", "signature": "text -> label", "command": ["../agent/main.py"]},
     ),
     "within another": (
-        {"ensemble": [{**AGENT, "command": ["agent/main.py"]}], "vote": "label"},
-        {"ensemble": [{**AGENT, "command": ["../agent/main.py"]}], "vote": "label"},
+        {"ensemble": [{**AGENT, "command": ["agent/main.py"]}]},
+        {"ensemble": [{**AGENT, "command": ["../agent/main.py"]}]},
     ),
     "a tool": ({"tool": "mcp:python helper.py#look"}, {"tool": "mcp:python ../helper.py#look"}),
     "tools": (
         {"agent": "text -> label", "tools": ["mcp:./helper.py --at=docs#look", "mcp:npx -y server#look"]},
         {"agent": "text -> label", "tools": ["mcp:../helper.py --at=../docs#look", "mcp:npx -y server#look"]},
+    ),
+    "a verifier": (
+        {"reflect": {"predict": "text -> label"}, "verifier": "python:helper.py:check"},
+        {"reflect": {"predict": "text -> label"}, "verifier": "python:../helper.py:check"},
+    ),
+    "states": (
+        {
+            "states": {"a": {"run": "mcp:python helper.py#look", "tools": ["python:helper.py:f"], "next": "end"}},
+            "signature": "text -> label",
+            "start": "a",
+        },
+        {
+            "states": {"a": {"run": "mcp:python ../helper.py#look", "tools": ["python:../helper.py:f"], "next": "end"}},
+            "signature": "text -> label",
+            "start": "a",
+        },
+    ),
+    "a type": (
+        {"predict": "text -> label: T", "types": {"T": "python:helper.py:T"}},
+        {"predict": "text -> label: T", "types": {"T": "python:../helper.py:T"}},
+    ),
+    "a model": (
+        {"predict": "text -> label", "lm": {"model": "bundled/nano", "extra": {"path": "./results"}}},
+        {"predict": "text -> label", "lm": {"model": "bundled/nano", "extra": {"path": "./."}}},
     ),
     "rows to search": (
         {"search": "text -> passages", "corpus": "docs"},
@@ -83,4 +107,4 @@ def test_1_a_moved_result_does_nothing_that_its_file_does_not(name: str, base: P
     """So that the result of a trusted file is trusted, in whatever folder it is written."""
     for place, node in zip(("here.yaml", "results/there.yaml"), MOVED[name], strict=True):
         (base / place).write_text(yaml.safe_dump({"lm": "openai/m", "nodes": {"n": node}}))
-    assert file_powers(base / "here.yaml").covers(file_powers(base / "results/there.yaml"))
+    assert collect_needs(base / "here.yaml").covers(collect_needs(base / "results/there.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -63,8 +64,6 @@ def noisy(example, prediction, trace=None):
 class Counts:
     """Scores fall with each row."""
 
-    powers = {}
-
     def __init__(self):
         self.rows = 0
 
@@ -77,11 +76,10 @@ def case(metric: Any) -> MetricCase:
     return MetricCase(metric, {"label": "a", "seen": []}, {"label": "a"}, {"label": "b"})
 
 
-class SaysNothing:
-    """Does not say what it may do."""
-
-    def __call__(self, example, prediction, trace=None):
-        return same(example, prediction, trace)
+def starts(example, prediction, trace=None):
+    """Asks a program."""
+    subprocess.run(["true"])
+    return same(example, prediction)
 
 
 @pytest.mark.parametrize("metric", [same, same_later])
@@ -93,7 +91,7 @@ def test_a_metric_that_keeps_its_contract_passes(metric: Callable[..., Any]) -> 
     ("metric", "check", "said"),
     [
         (undocumented, "is_documented", "undocumented needs a docstring"),
-        (SaysNothing(), "declares_its_powers", "SaysNothing does not say what it may do"),
+        (starts, "passes_doors", "starts passes no door before it acts (subprocess.Popen: 'true'"),
         (reversed_, "prefers_the_right_prediction", "higher is better"),
         (strict, "takes_any_prediction", "raised IndexError for the prediction {'label': ''}"),
         (in_percent, "stays_between_0_and_1", "a number in [0, 1], not 100.0"),

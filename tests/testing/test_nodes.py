@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from pydantic import Field
 from tests.helpers.conformance import broken
 
 from workbench.errors import LMError, NodeError, SpecError, WorkbenchError
-from workbench.spec import TOOL_ADDRESSES, load_user_code
+from workbench.spec import load_user_code
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_testing import NodeCase, check_node, node_checks
 
@@ -25,7 +28,7 @@ class AskConfig(NodeConfig):
 class Ask(NodeKind):
     """Asks the model about a field, and writes `said`."""
 
-    Config, primary, powers = AskConfig, "ask", {}
+    Config, primary = AskConfig, "ask"
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -59,22 +62,22 @@ class Undescribed(Ask):
     class Config(NodeConfig):  # type: ignore[assignment]
         ask: str
 
-    powers = {}
+
+class Starts(Ask):
+    """Starts a program of its own accord."""
+
+    async def run(self, inputs: Any, ctx: Any) -> dict[str, Any]:
+        subprocess.run(["true"])
+        return await super().run(inputs, ctx)
 
 
-class Silent(Ask):
-    """Adds a setting and does not say where it leads."""
+class Connects(Ask):
+    """Asks a server."""
 
-    class Config(AskConfig):  # type: ignore[assignment]
-        """Settings."""
-
-        program: str = Field("", description="what is started")
-
-
-class Mistaken(Ask):
-    """Declares a setting that it does not have."""
-
-    powers = {"tools": TOOL_ADDRESSES}
+    async def run(self, inputs: Any, ctx: Any) -> dict[str, Any]:
+        with socket.socket() as to, suppress(OSError):
+            to.connect(("127.0.0.1", 1))
+        return await super().run(inputs, ctx)
 
 
 class Nameless(Ask):
@@ -223,8 +226,8 @@ def test_a_fault_is_found_by_its_check_alone(tmp_path: Path, subtests: pytest.Su
         [
             (Bare, "is_documented", "docstring"),
             (Undescribed, "is_documented", "'ask' needs a description"),
-            (Silent, "declares_its_powers", "write `powers = {}`"),
-            (Mistaken, "declares_its_powers", "the powers of 'tools', which is no setting"),
+            (Starts, "passes_doors", "passes no door before it acts (subprocess.Popen: 'true'"),
+            (Connects, "passes_doors", "passes no door before it acts (socket.connect"),
             (Nameless, "is_documented", "'asks', which is not a setting"),
             (Misdeclared, "declares_its_fields", "must be a tuple of names"),
             (Loads, "runs_no_code_to_be_drawn", "give `self.code` to what reads it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,11 @@ import pytest
 from tests.helpers.conformance import broken
 
 from workbench.errors import SpecError
-from workbench.spec import PATH, declares
 from workbench_testing import ReaderCase, check_reader, reader_checks
 
 GOOD, BROKEN, LINE = b"a=1\nb=2\nc=3\n", b"a=1\nb=2\nc\n", 3
 
 
-@declares(location=PATH)
 def read(location: str, options: Any) -> Any:
     """Lines of the form name=value. No options."""
     if options:
@@ -36,18 +35,15 @@ def read(location: str, options: Any) -> Any:
     return rows
 
 
-@declares(location=PATH)
 def undocumented(location, options):
     return read(location, options)
 
 
-@declares(location=PATH)
 def gives_tuples(location, options):
     """Values that JSON does not have."""
     return [{**row, "both": (1, 2)} for row in read(location, options)]
 
 
-@declares(location=PATH)
 def shuffles(location, options):
     """In a random order."""
     rows = read(location, options)
@@ -55,7 +51,6 @@ def shuffles(location, options):
     return rows
 
 
-@declares(location=PATH)
 def names_no_line(location, options):
     """Loses the line of a fault."""
     try:
@@ -65,7 +60,6 @@ def names_no_line(location, options):
         raise
 
 
-@declares(location=PATH)
 def gives_no_hint(location, options):
     """Loses the hint."""
     try:
@@ -75,27 +69,23 @@ def gives_no_hint(location, options):
         raise
 
 
-@declares(location=PATH)
 def raises_of_the_system(location, options):
     """Does not look whether there is a file."""
     Path(location).read_bytes()
     return read(location, options)
 
 
-@declares(location=PATH)
 def ignores_options(location, options):
     """Any option is taken."""
     return read(location, {})
 
 
-@declares(location=PATH)
 def eats_options(location, options):
     """Clears the options of the workflow file."""
     options.pop("separator", None)
     return read(location, options)
 
 
-@declares(location=PATH)
 def leaves_files(location, options):
     """Keeps an index beside the file."""
     rows = read(location, options)
@@ -107,8 +97,9 @@ def test_a_reader_that_keeps_its_contract_passes() -> None:
     check_reader(read, "txt", GOOD, BROKEN, LINE)
 
 
-def says_nothing(location, options):
-    """Does not say what it may do."""
+def asks_a_program(location, options):
+    """Has a program read it."""
+    subprocess.run(["true"])
     return read(location, options)
 
 
@@ -116,7 +107,7 @@ def says_nothing(location, options):
     ("reader", "check", "said"),
     [
         (undocumented, "is_documented", "docstring"),
-        (says_nothing, "declares_its_powers", "@declares(...)"),
+        (asks_a_program, "passes_doors", "passes no door before it acts"),
         (gives_tuples, "gives_rows", "what is not JSON: (1, 2)"),
         (shuffles, "is_deterministic", "do not shuffle"),
         (names_no_line, "names_the_line", "names line None, the fault is on line 3"),

@@ -21,7 +21,7 @@ import tempfile
 import time
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import PrivateAttr
 
@@ -29,7 +29,7 @@ from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, PolicySpec, Powers, lm_spec
+from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.study import Evaluator
 from workbench.task import Example
@@ -42,7 +42,6 @@ QUESTION = "What is the capital of the country in which the river of this name r
 class Simulated(Executor):
     """Workers that only answer, many in a process."""
 
-    powers: ClassVar[Powers] = {}
     processes: int = 2
     latency: float = 10.0
     _sockets: Sockets = PrivateAttr()

@@ -25,7 +25,6 @@ class Clip(NodeKind):
     Config = ClipConfig
     primary = "field"
     learnable = {"words": "number"}
-    powers = {}
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -11,8 +11,6 @@ from workbench.study import RandomTrial
 class Hillclimb(Optimizer):
     """Redraws one setting at a time, starting from the best candidate so far, and keeps what scores better."""
 
-    powers = {}
-
     steps: int = Field(30, ge=1, description="candidates at most; the budget may end it before")
 
     async def optimize(self, study: Study) -> Workflow:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench import SpecError
-from workbench.spec import PATH, declares
 
 
-@declares(location=PATH)
 def read_notes(location: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for each line, as {"text": line}. It has no options. Raises SpecError for an empty file."""
     for name in options:

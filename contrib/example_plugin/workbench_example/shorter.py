@@ -8,8 +8,6 @@ from workbench import Score
 class Shorter:
     """1 for an answer of at most `limit` characters, falling to 0 at twice that."""
 
-    powers = {}
-
     def __init__(self, field: str, limit: int = 100):
         self.field, self.limit = field, limit
 

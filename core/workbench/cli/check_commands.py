@@ -112,7 +112,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     )
     from workbench.task import find_defects, lint_task
 
-    outside, rows_alone = ([], True) if run_code else unlooked(file)
+    outside, rows_alone = ([], True) if run_code else unlooked(file, settings)
     if outside and not rows_alone:
         raise SpecError(
             f"{file.file} names files outside its folder ({one_line(', '.join(outside))}), and is not trusted",
@@ -170,7 +170,7 @@ def _summary_without_rows(file: Source, settings: list[tuple[str, Any]], outside
 
 def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]) -> dict[str, Any]:
     """Summarize a file without its rows."""
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
     from workbench.workflow import learnable_addresses
 
     return {
@@ -180,7 +180,7 @@ def _describe(file: Source, name: str, workflow: Workflow, optimizers: list[str]
         "optimizers": optimizers,
         "learnable": learnable_addresses(workflow),
         "advice": [line for node in workflow.walk() for line in node.warnings()],
-        "trust": file_powers(file).lines(),
+        "trust": collect_needs(file).lines(),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,8 @@ def eval_command(
 
     if axes and (junit or bar):
         raise click.UsageError("--matrix cannot be combined with --junit or --not-worse-than")
-    source = require_trust(file)
+    points = product(*([(axis.address, value) for _, value in axis.values] for axis in map(parse_axis, axes)))
+    source = require_trust(file, *([*settings, *point] for point in points))
     for out, option, ours in ((junit, "--junit", JUNIT), (markdown, "--markdown", MARKDOWN)):
         if out is not None:
             check_output(out, option, inputs=[file], ours=begins_with(ours), overwrite=overwrite)

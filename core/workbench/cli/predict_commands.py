@@ -68,14 +68,15 @@ def predict_command(
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
 
-    source = require_trust(file, called=True)
+    settings = read_settings(sets, cache=cache)
+    source = require_trust(file, settings, called=True)
     shown = _Progress(quiet or as_json)
     try:
         found = predict_file(
             source,
             rows,
             out,
-            changes=read_settings(sets, cache=cache),
+            changes=settings,
             concurrency=concurrency,
             overwrite=overwrite,
             sandbox=sandbox,

@@ -113,7 +113,8 @@ def estimate_command(
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
-    _, _, task, optimizers = prepare(require_trust(file), [*read_executor(executor, None), *read_settings(sets)])
+    settings = [*read_executor(executor, None), *read_settings(sets)]
+    _, _, task, optimizers = prepare(require_trust(file, settings), settings)
     found = estimate(task, optimizers, db, seconds_per_call)
     if as_json:
         return echo_json(found)
@@ -157,9 +158,10 @@ def run_command(
         raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a val row has its own inputs")
-    source = require_trust(file, called=bool(values))
+    settings = read_settings(sets, cache=cache)
+    source = require_trust(file, settings, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
-    outcome = run_single(source, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
+    outcome = run_single(source, values or None, example, settings, db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -237,7 +239,7 @@ def optimize_command(file: Path, progress: AbstractContextManager[Listen], **opt
     from workbench.cli.trust import require_trust, trust_result
     from workbench.run import optimize
 
-    source = require_trust(file)
+    source = require_trust(file, options["options"].sets)
     with progress as listen:
         report = optimize(source, listener=listen, **options)
     for written in (report.workflow, report.unproved):
@@ -259,7 +261,7 @@ def resume_command(run: str, progress: AbstractContextManager[Listen], **options
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import resume_run
 
-    run = require_trust_in_run(run, options["database"])
+    run = require_trust_in_run(run, options["database"], options["options"].sets)
     with progress as listen:
         return resume_run(run, listener=listen, **options)
 

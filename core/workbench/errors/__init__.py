@@ -23,7 +23,9 @@ from workbench.errors.tree import (
     StoreError as StoreError,
     WorkbenchError as WorkbenchError,
     collect_errors as collect_errors,
+    current_place as current_place,
     errors_at as errors_at,
     merge_errors as merge_errors,
+    placed_at as placed_at,
     suggest as suggest,
 )

@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from threading import local
 from typing import Any
 
 from workbench.errors.failures import FailureKind
@@ -123,12 +124,35 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
 def errors_at(*path: str | int) -> Generator[None]:
     """Prepend a path to that of every SpecError raised in the block, unless the error already names a file."""
     try:
-        yield
+        with placed_at(*path):
+            yield
     except SpecError as error:
         for one in (error, *error.more):
             if one.file is None:
                 one.path = (*path, *one.path)
         raise
+
+
+class _Place(local):
+    path: tuple[str | int, ...] = ()
+
+
+_place = _Place()
+
+
+@contextmanager
+def placed_at(*path: str | int, anew: bool = False) -> Generator[None]:
+    """Note that the block makes the part at this path inside the current one (`current_place`). anew: of the file."""
+    before, _place.path = _place.path, path if anew else (*_place.path, *path)
+    try:
+        yield
+    finally:
+        _place.path = before
+
+
+def current_place() -> tuple[str | int, ...]:
+    """Return the path in the workflow file of the part that is being made, as far as it is noted."""
+    return _place.path
 
 
 class PluginError(WorkbenchError):

@@ -7,18 +7,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from workbench.base.files import NEVER_COPIED
 from workbench.errors import SpecError, WorkbenchError
 from workbench.inference.loaded import read_workflow
-from workbench.lm import weights_folder
-from workbench.spec import Source, Spec, load_yaml_file
+from workbench.spec import Source, Spec, collecting
 from workbench.store import is_run_database
-from workbench.task import called_tree, dump_yaml, find_powers
+from workbench.task import called_tree, dump_yaml, pass_sections
 from workbench.workflow import Workflow
 
 #: The packages installed here, in the format of `pip install -r`.
@@ -71,7 +68,8 @@ def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> P
         made.write_text(dump_yaml(tree), encoding="utf-8")
         found = {f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}
         (out / LOCK).write_text("".join(f"{line}\n" for line in sorted(found)), encoding="utf-8")
-        read_workflow(made, (), "outlined")
+        with collecting(made.parent):  # these files are other ones than those that the user was asked about
+            read_workflow(made, (), "outlined")
         list(_named(tree, made.parent.resolve(), out.resolve()))
     except OSError as error:
         shutil.rmtree(out, ignore_errors=True)
@@ -84,14 +82,11 @@ def write_bundle(spec: Spec, source: Source, workflow: Workflow, out: Path) -> P
 
 def _named(tree: Any, base: Path, top: Path) -> Iterator[Path]:
     """Yield the files and folders that a workflow names. Raises SpecError for one outside of `top`."""
-    found = find_powers(tree, base, called=True)
-    paths = {path.resolve(): power.kind for power in found.powers for path in power.files}
-    paths |= dict.fromkeys((path.resolve() for path in found.texts), "reads a path")
-    files = [(tree, base), *((load_yaml_file(path).value, path.parent) for path in found.texts)]
-    for value, folder in files:
-        for at in find_powers(value, folder, called=True, follow=False).models:
-            if (written := weights_folder(reduce(getitem, at, value))) is not None:
-                paths[(folder / Path(written).expanduser()).resolve()] = "reads a path"
+    with collecting(base) as passed:
+        pass_sections(tree, base, "outlined", called=True)
+    paths = {path.resolve(): one.kind for one in passed for path in one.files}
+    weights = [one.base / Path(one.text).expanduser() for one in passed if one.form == "model"]
+    paths |= dict.fromkeys((path.resolve() for path in weights), "reads outside its folder")
     for path, kind in paths.items():
         if not path.exists():
             raise SpecError(f"the workflow names {path}, which is missing", hint="A bundle carries it: put it there.")

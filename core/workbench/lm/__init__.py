@@ -49,6 +49,7 @@ from workbench.lm.thoughts import (
 )
 from workbench.lm.weights import (
     LM_KEYS as LM_KEYS,
+    enter_model as enter_model,
     locate_lms as locate_lms,
     locate_weights as locate_weights,
     relocate_weights as relocate_weights,

@@ -8,8 +8,9 @@ import re
 from workbench.base.distribution import how_to_get
 from workbench.errors import PluginError
 from workbench.lm.protocol import LM
+from workbench.lm.weights import enter_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec
+from workbench.spec import LMSpec, home_folder
 
 
 class LMPool:
@@ -71,5 +72,6 @@ def lm_prefixes() -> list[str]:
 
 def make_lm(spec: LMSpec) -> LM:
     """Make the language model for these settings. Raises PluginError, or SpecError for unsupported settings."""
+    enter_model(spec, home_folder())
     prefix, rest = split_model(spec.model)
     return plugins().get("lms", prefix)(rest, spec)

@@ -1,4 +1,6 @@
-"""Locations of weights: `extra: {path: FOLDER}`, or a folder as the model's name, as in `hf:./FOLDER`.
+"""The weights, servers and variables that a model's settings name.
+
+Weights are `extra: {path: FOLDER}`, or a folder as the model's name, as in `hf:./FOLDER`.
 
 In a workflow file, such a folder is relative to the file, so that both can be moved together. If there is no such
 folder next to the file, the name does not change: providers then resolve it relative to the current folder.
@@ -11,12 +13,26 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from workbench.base.type_guards import is_dict
-from workbench.spec import LMSpec, Spec
+from workbench.base.type_guards import is_dict, walk
+from workbench.lm.protocol import is_loopback
+from workbench.spec import (
+    VARIABLE,
+    LMSpec,
+    Spec,
+    connect,
+    describe_host,
+    existing,
+    is_open,
+    pass_door,
+    read_outside,
+    send_variables,
+)
 
 #: Settings of a node that name a language model.
 LM_KEYS = ("lm", "embedder")
+_SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
 _FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|/).*)", re.DOTALL)
 
 
@@ -28,6 +44,54 @@ def weights_folder(lm: Any) -> str | None:
         return extra["path"]
     named = _FOLDER.fullmatch(str(settings.get("model") or ""))
     return named[2] if named else None
+
+
+def enter_model(lm: Any, base: Path, *at: str | int) -> tuple[set[str], set[str]]:
+    """Pass the doors of a model's settings, as written or as LMSpec: its weights, and variables for its server.
+
+    Returns the variables, and the hosts of servers elsewhere.
+    """
+    if is_open() or lm is None:
+        return set(), set()
+    settings = lm.model_dump(exclude_unset=True) if isinstance(lm, LMSpec) else lm if is_dict(lm) else {"model": lm}
+    extra, weights = settings.get("extra"), weights_folder(lm if is_dict(lm) else settings)
+    if weights is not None:
+        read_outside(weights, base)
+        pass_door("reads outside its folder", weights, weights, base, at, form="model", asked=False)
+    names, servers = _sent(settings)
+    for server in sorted(servers):
+        if describe_host(server).startswith("a service beside"):
+            connect(server)
+    for text in walk(extra):
+        if isinstance(text, str) and text != weights and any(existing(text, base)):
+            read_outside(text, base)  # such as a file of credentials
+    hosts = {_host(server) for server in servers if not is_loopback(server)}
+    for host in sorted(hosts):
+        for name in sorted(names):
+            send_variables([name], host)
+    return names, hosts
+
+
+def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """Return the variables and servers in a model's settings. The provider's own servers count if they receive a
+    variable that is not named after the provider."""
+    names = {str(lm["api_key_env"])} if lm.get("api_key_env") else set[str]()
+    servers = {str(lm["api_base"])} if lm.get("api_base") else set[str]()
+    for text in walk(lm.get("extra")):
+        if isinstance(text, str):
+            names |= set(VARIABLE.findall(text))
+            servers |= set(_SERVER.findall(text))
+    *providers, _ = str(lm.get("model") or "").upper().split("/")
+    if providers and not lm.get("api_base") and not all(any(p in n.upper() for p in providers) for n in names):
+        servers.add(f"the servers of {'/'.join(providers).lower()}")
+    return names, servers
+
+
+def _host(server: str) -> str:
+    try:
+        return urlsplit(server).netloc.rpartition("@")[2] or server
+    except ValueError:
+        return server
 
 
 def locate_weights(lm: Any, base: Path) -> Any:

@@ -7,9 +7,8 @@ each marked with `@workbench.hookimpl`. Every `register_...` hook receives a cal
 
 where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
 
-Node kinds, optimizers, LM providers, metrics, readers, environments and executors declare in their attribute `powers`
-what a workflow file may do with them (`workbench.spec`). Anything without this declaration is not run from an untrusted
-file.
+What is registered gets its settings from workflow files. It passes those that lead to Python, programs, addresses,
+variables or files through a door (`workbench.spec`) when it is made, and again when it acts.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from workbench.run.history import (
     winner_of as winner_of,
 )
 from workbench.run.options import Listener as Listener, Options as Options
-from workbench.run.origins import find_origins as find_origins
 from workbench.run.preflight import (
     check_lms_ready as check_lms_ready,
     evaluated_lms as evaluated_lms,
@@ -61,4 +60,9 @@ from workbench.run.stored_scores import (
     as_stored_row as as_stored_row,
     end_evaluation as end_evaluation,
 )
-from workbench.run.trackers import RunInfo as RunInfo, Tracker as Tracker, check_trackers as check_trackers
+from workbench.run.trackers import (
+    RunInfo as RunInfo,
+    Tracker as Tracker,
+    check_trackers as check_trackers,
+    trackers_not_ready as trackers_not_ready,
+)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from workbench.base.distribution import how_to_get, pip_install
 from workbench.errors import PluginError, SpecError, WorkbenchError
 from workbench.plugins import plugins
+from workbench.spec import connect
 
 #: Capacity of a tracker's event queue. Later events are dropped, and counted.
 MOST_WAITING = 10_000
@@ -143,6 +144,9 @@ class Trackers:
     """
 
     def __init__(self, names: Iterable[str], run: RunInfo):
+        names = [*names]
+        for name in names:
+            _connect(name)
         self._subscriptions = [_Subscription(name, plugins().get("trackers", name), run) for name in names]
 
     def __bool__(self) -> bool:
@@ -165,11 +169,16 @@ def trackers_not_ready(names: Iterable[str]) -> Iterator[WorkbenchError]:
     """Yield an error for each unknown tracker (SpecError) or one without its package (PluginError)."""
     known = plugins().names("trackers")
     for name in names:
+        _connect(name)
         if name not in known:
             hint = how_to_get("trackers", name) or f"There are: {', '.join(known) or 'none'}."
             yield SpecError(f"there is no tracker '{name}'", hint=hint, path=("track",))
         elif (needs := plugins().get("trackers", name).needs) is not None and not _is_installed(needs[0]):
             yield PluginError(f"track: {name} needs the package {needs[0]}: {pip_install(needs[1])}")
+
+
+def _connect(name: str) -> None:
+    connect(f"the server that the tracker '{name}' reports to")
 
 
 def check_trackers(names: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from workbench.base.distribution import how_to_get
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.plugins import plugins
 from workbench.runtime.runtime import RowRunner, Runtime
-from workbench.spec import spec_error
+from workbench.spec import home_folder, spec_error, start_program
 from workbench.task import Task
 
 #: The name for running rows in this process.
@@ -20,8 +20,7 @@ LOCAL = "local"
 
 
 class ExecutorPlugin(Protocol):
-    """An executor. Its class is a pydantic model whose fields are its settings, and has `powers` (`workbench.spec`). An
-    executor without `powers` is not run from an untrusted file.
+    """An executor. Its class is a pydantic model whose fields are its settings.
 
     `workbench_workers.Executor` is a base for executors that start worker processes.
     """
@@ -67,6 +66,7 @@ def make_executor(written: str | Mapping[str, Any] | None) -> ExecutorPlugin | N
         )
     try:
         cls = plugins().get("executors", name)
+        start_program(f"workers of the executor '{name}'", home_folder(), form="")
         return cls.model_validate(settings or {})
     except PluginError as error:
         raise SpecError(str(error), path=("executor",)) from None

@@ -3,10 +3,35 @@
 Text in, `Spec` and `Source` out. This room does not know data, node kinds or language models.
 """
 
-from workbench.spec.asked import check_asked as check_asked, forget_asked as forget_asked, note_asked as note_asked
 from workbench.spec.attacks import AttackSpec as AttackSpec
 from workbench.spec.base import NODE_KEYS as NODE_KEYS, Strict as Strict
 from workbench.spec.data import DataSpec as DataSpec
+from workbench.spec.doors import (
+    VARIABLE as VARIABLE,
+    WORD as WORD,
+    Consent as Consent,
+    Passed as Passed,
+    Place as Place,
+    Untrusted as Untrusted,
+    allow as allow,
+    check_asked as check_asked,
+    collecting as collecting,
+    collection as collection,
+    connect as connect,
+    describe_host as describe_host,
+    existing as existing,
+    guard as guard,
+    home_folder as home_folder,
+    is_collecting as is_collecting,
+    is_open as is_open,
+    lies_inside as lies_inside,
+    pass_door as pass_door,
+    read_outside as read_outside,
+    send_variables as send_variables,
+    set_variables as set_variables,
+    start_program as start_program,
+    unguard as unguard,
+)
 from workbench.spec.lm import LMSpec as LMSpec, lm_spec as lm_spec
 from workbench.spec.messages import spec_error as spec_error
 from workbench.spec.models import BudgetSpec as BudgetSpec, DomainSpec as DomainSpec, Spec as Spec
@@ -16,7 +41,6 @@ from workbench.spec.objectives import (
     TargetsSpec as TargetsSpec,
 )
 from workbench.spec.patterns import Pattern as Pattern, TooSlow as TooSlow, check_pattern as check_pattern
-from workbench.spec.places import existing as existing, lies_inside as lies_inside
 from workbench.spec.policy import (
     Condition as Condition,
     Inherited as Inherited,
@@ -27,48 +51,6 @@ from workbench.spec.policy import (
     readers_of as readers_of,
     strictest_verdict as strictest_verdict,
     surely_met as surely_met,
-)
-from workbench.spec.powers import (
-    ADDRESS as ADDRESS,
-    COMMAND as COMMAND,
-    FOREIGN_SETTINGS as FOREIGN_SETTINGS,
-    FUNCTIONS as FUNCTIONS,
-    IMAGE as IMAGE,
-    MODEL as MODEL,
-    MODELS as MODELS,
-    NODE as NODE,
-    NODES as NODES,
-    OPTIMIZER as OPTIMIZER,
-    PATH as PATH,
-    PROGRAM_FOLDER as PROGRAM_FOLDER,
-    PYTHON as PYTHON,
-    SERVER_TOOL as SERVER_TOOL,
-    TOOL_ADDRESSES as TOOL_ADDRESSES,
-    VARIABLE as VARIABLE,
-    VARIABLE_NAMES as VARIABLE_NAMES,
-    VARIABLES as VARIABLES,
-    WORD as WORD,
-    WORKFLOW_FILE as WORKFLOW_FILE,
-    Declaration as Declaration,
-    Found as Found,
-    Part as Part,
-    Place as Place,
-    Power as Power,
-    Powers as Powers,
-    Written as Written,
-    ask_address as ask_address,
-    declaration_of as declaration_of,
-    declared_powers as declared_powers,
-    declares as declares,
-    describe_host as describe_host,
-    each as each,
-    inside as inside,
-    one_or_each as one_or_each,
-    part as part,
-    powers_of as powers_of,
-    read_path as read_path,
-    run_python as run_python,
-    start_program as start_program,
 )
 from workbench.spec.read import (
     STAND_INS as STAND_INS,
@@ -95,6 +77,7 @@ from workbench.spec.user_code import (
     Code as Code,
     check_not_loading as check_not_loading,
     code_files as code_files,
+    load_python as load_python,
     load_user_code as load_user_code,
     names_code as names_code,
     parse_address as parse_address,

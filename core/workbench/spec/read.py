@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from workbench.base.type_guards import is_dict
 from workbench.spec import defaults
 from workbench.spec.attacks import AttackFile, AttackSpec
+from workbench.spec.doors import read_outside
 from workbench.spec.messages import spec_error
 from workbench.spec.models import Spec
 from workbench.spec.yaml_source import Source, load_yaml_file
@@ -48,6 +49,7 @@ def read_attacks(given: str | dict[str, AttackSpec], base: Path) -> dict[str, At
     """Return a workflow file's attacks, or those of the file that it names. Raises SpecError with the location."""
     if not isinstance(given, str):
         return given
+    read_outside(given, base)
     source = load_yaml_file(base / given)
     try:
         return AttackFile.model_validate(source.value).attacks

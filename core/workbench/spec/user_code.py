@@ -30,7 +30,7 @@ from typing import Any, Literal
 from workbench.base.code_outline import Outline, outline_function, syntax_error
 from workbench.base.type_guards import walk
 from workbench.errors import SpecError, suggest
-from workbench.spec.asked import check_asked
+from workbench.spec.doors import check_asked, is_open, pass_door
 
 PREFIX = "python:"
 #: Prefix of the names of modules loaded from files.
@@ -134,6 +134,7 @@ def load_user_code(address: str, base: Path) -> Any:
     """Load the function or class at an address. base: the folder of the workflow file. Raises SpecError."""
     if _refused.get():
         raise SpecError(f"'{address}' is not loaded to look at a workflow", hint="Its node kind is to use self.code.")
+    load_python(address, base, now=True)
     parsed = parse_address(address)
     module = _module(address, parsed, base)
     found = getattr(module, parsed.name, None)
@@ -153,11 +154,28 @@ def refused_unless(code: Code) -> Generator[None]:
         _refused.reset(token)
 
 
-def read_user_code(address: str, base: Path, code: Code) -> Any:
+def load_python(address: str, base: Path, *at: str | int, now: bool = False) -> None:
+    """Pass the door to Python at an address, with or without its prefix (`workbench.spec.doors`)."""
+    if is_open():
+        return
+    written = address if address.startswith(PREFIX) else f"{PREFIX}{address}"
+    places = list[Path]()
+    with suppress(SpecError):  # not an address: reported when it is used
+        parsed = parse_address(written)
+        places = [parsed.file(base)]
+        if not parsed.is_file:  # the packages that contain it are run, too
+            names = parsed.module.split(".")
+            places += [base.resolve().joinpath(*names[: n + 1], "__init__.py") for n in range(len(names))]
+    files, what = [path for path in places if path.is_file()], relocate_address(written, base, Path("/"))
+    pass_door("runs Python", address, what, base, at, files, "address", now=now)
+
+
+def read_user_code(address: str, base: Path, code: Code, *at: str | int) -> Any:
     """Return the function or class at an address if `code` is `loaded`, else its outline, which cannot be called.
 
-    Raises SpecError if it does not exist, unless the code is `unread`.
+    at: the setting that names it. Raises SpecError if it does not exist, unless the code is `unread`.
     """
+    load_python(address, base, *at)
     if code == "loaded":
         return load_user_code(address, base)
     return _outline(address, base) if code == "outlined" else Outline(parse_address(address).name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.spec.asked import check_asked
+from workbench.spec.doors import enter_text
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
@@ -130,7 +130,7 @@ def load_yaml_file(path: str | Path) -> Source:
         raise SpecError(
             "the file is not UTF-8", file=str(path), line=line, column=column, hint="Save it as UTF-8."
         ) from None
-    check_asked(path, text.removeprefix("\ufeff").encode())
+    enter_text(path, text.removeprefix("\ufeff").encode())
     return load_yaml(text, str(path))
 
 

@@ -15,7 +15,7 @@ from workbench.errors import ShareSpent
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.runtime import Draw
-from workbench.spec import DomainSpec, LMSpec, Powers, TargetsSpec
+from workbench.spec import DomainSpec, LMSpec, TargetsSpec
 from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
@@ -37,9 +37,6 @@ class Optimizer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     #: Kinds of settings that the optimizer writes if a file leaves them empty, e.g. the functions of an agent.
     fills: ClassVar[Collection[str]] = ()
-    #: Actions of the optimizer other than asking models, by setting (`workbench.spec`). One without this declaration is
-    #: not run from an untrusted file.
-    powers: ClassVar[Powers]
 
     async def optimize(self, study: Study) -> Workflow:
         """Search, and return the workflow to continue with: usually `study.best`."""

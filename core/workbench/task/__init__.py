@@ -15,7 +15,6 @@ from workbench.task.dataset import (
 )
 from workbench.task.drawn_rows import ReadRow as ReadRow, RowDraw as RowDraw, Table as Table
 from workbench.task.file_inputs import file_readers as file_readers, resolve_row as resolve_row
-from workbench.task.found_powers import find_powers as find_powers
 from workbench.task.handles import find_row as find_row
 from workbench.task.known_rows import describe_rows as describe_rows, match_rows as match_rows
 from workbench.task.lint import find_defects as find_defects, lint_task as lint_task
@@ -28,6 +27,7 @@ from workbench.task.metric import (
     graded_field as graded_field,
     highest_score as highest_score,
 )
+from workbench.task.moved import pass_sections as pass_sections
 from workbench.task.repeats import Repeats as Repeats
 from workbench.task.rows import (
     data_folder as data_folder,
@@ -45,7 +45,6 @@ from workbench.task.search_space import (
     suggest_value as suggest_value,
     without_blanks as without_blanks,
 )
-from workbench.task.searched import put_searched as put_searched
 from workbench.task.shards import (
     find_shards as find_shards,
     join_shards as join_shards,

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
-from workbench.lm import LM_KEYS, check_embeds, lm_prefixes, make_lm, split_model
+from workbench.lm import LM_KEYS, check_embeds, enter_model, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import LMSpec, defaults, lm_spec
+from workbench.spec import LMSpec, defaults, home_folder, is_collecting, lm_spec
 from workbench.workflow import NodeKind, Workflow
 
 
@@ -59,6 +59,9 @@ def check_lm(lm: LMSpec, embeds: bool = False) -> None:
     embeds: require a model that can embed texts.
     """
 
+    enter_model(lm, home_folder())
+    if is_collecting():
+        return  # a provider may read weights, or load for seconds
     try:
         if split_model(lm.model)[0] != "*":
             made = make_lm(lm)

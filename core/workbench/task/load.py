@@ -13,7 +13,7 @@ from workbench.base.files import file_digest
 from workbench.base.hashing import digest
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.lm import locate_lms
-from workbench.spec import AttackSpec, Code, DataSpec, Inherited, Source, Spec, code_files, read_attacks
+from workbench.spec import AttackSpec, Code, DataSpec, Inherited, Source, Spec, code_files, is_collecting, read_attacks
 from workbench.task.clusters import cluster_rows
 from workbench.task.copies import Copies, RowRule, find_rule
 from workbench.task.data import check_holes, load_data
@@ -151,7 +151,8 @@ def section_loaders(
     """
 
     def workflow() -> Workflow:
-        forget_nodes()  # an earlier run of this process, e.g. in a notebook, read older versions of the files
+        if not is_collecting():
+            forget_nodes()  # an earlier run of this process, e.g. in a notebook, read older versions of the files
         made = load_workflow(spec, base, (), inherited, code)
         check_node_lms(made, spec.roles)
         return made

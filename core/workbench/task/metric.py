@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError
+from workbench.errors import PluginError, SpecError, placed_at
 from workbench.plugins import plugins
-from workbench.spec import PREFIX, Code, Spec
+from workbench.spec import PREFIX, Code, Spec, read_outside
 from workbench.task.arguments import check_types, find_missing_arguments
 from workbench.task.dataset import Example, Score
 
@@ -157,9 +157,13 @@ def metric_options(factory: Any, given: Any) -> dict[str, Any]:
     return {next(iter(_path_options(factory)), "field"): given}
 
 
-def locate_paths(factory: Any, options: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def locate_paths(factory: Any, options: Mapping[str, Any], base: Path, *at: str) -> dict[str, Any]:
     """Return options with paths resolved relative to the workflow file's folder."""
     paths = _path_options(factory)
+    for name in paths:
+        if isinstance(text := options.get(name), str):
+            if not read_outside(text, base, *at, name):
+                raise SpecError(f"{text} is outside the folder of the file, and is not read yet")
     return {k: str(base / v) if k in paths and isinstance(v, str) else v for k, v in options.items()}
 
 
@@ -228,7 +232,8 @@ def load_metrics(spec: Spec, base: Path, code: Code = "loaded") -> list[tuple[st
         path = ("metric", place) if isinstance(spec.metric, list) else ("metric",)
         name = given if isinstance(given, str) else next(iter(given), "metric")
         same = sum(known == name or known.startswith(f"{name} #") for known, _ in found)
-        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path, code)))
+        with placed_at(*path):
+            found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path, code)))
     return found
 
 
@@ -249,7 +254,7 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
         if isinstance(written, str):
             check_no_path(name, factory)
         else:
-            options = locate_paths(factory, metric_options(factory, written[name]), base)
+            options = locate_paths(factory, metric_options(factory, written[name]), base, name)
         if missing := find_missing_arguments(factory, args, options):
             what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
             call = f"{{{name}: {missing[0].upper()}}}" if missing[0] in _path_options(factory) else f"{name}(label)"

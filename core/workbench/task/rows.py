@@ -10,9 +10,9 @@ from typing import Any
 from workbench.base.distribution import how_to_get
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
-from workbench.spec import Code, DataSpec, Power, Written, powers_of
+from workbench.spec import Code, DataSpec, existing, read_outside
 from workbench.task.drawn_rows import Row, RowDraw
-from workbench.task.shards import find_shards, is_pattern, join_shards, reader_of
+from workbench.task.shards import find_shards, is_pattern, join_shards, leads_out, reader_of
 
 
 def folder_of(place: str, base: Path) -> Path:
@@ -46,10 +46,17 @@ def data_files(data: DataSpec, base: Path) -> frozenset[Path]:
     return frozenset(path.resolve() for path in found)
 
 
-def _reads_path(name: str, place: str, options: Mapping[str, Any], folder: Path) -> bool:
-    """Return True if the reader declares that it reads the place as a path."""
-    found = powers_of("readers", name, Written({**options, "location": place}, (), folder))
-    return any(isinstance(power, Power) and power.kind == "reads a path" for power in found)
+def enter_rows(location: str, base: Path) -> None:
+    """Pass the doors of a place of rows. A reader with `enter` runs something, and passes its doors there."""
+    prefix, colon, rest = location.partition(":")
+    named = colon and prefix.isidentifier()
+    path = rest.partition("?")[0] if named else location
+    folder = folder_of(rest, base) if named else base
+    unknown = bool(named) and not any(existing(path, folder))  # such as a data set on a hub
+    read_outside(path, folder, shown=location, outside=unknown or leads_out(path, folder))
+    if named and prefix in plugins().names("readers"):
+        if enter := getattr(plugins().get("readers", prefix), "enter", None):
+            enter(rest)
 
 
 def read_rows(
@@ -63,15 +70,16 @@ def read_rows(
     known, name = plugins().names("readers"), reader_of(location)
     prefix, colon, place = location.partition(":")
     draw = draw or RowDraw()
+    enter_rows(location, base)
     if colon and prefix == name:
-        folder = folder_of(place, base)
-        if folder is base and _reads_path(name, place, options, base):
-            place = str(base.resolve() / place)
         read = plugins().get("readers", name)
+        reads_path = getattr(read, "reads_file", True)
+        if reads_path and folder_of(place, base) is base:
+            place = str(base.resolve() / place)
         if code != "loaded" and (runs_code := getattr(read, "runs_code", None)) and runs_code(place, options):
             why = f"listing the rows of {location} runs the package that has them"
             raise SpecError(why, hint="Add --run-code, or run the workflow.")
-        if is_pattern(place) and _reads_path(name, place, options, base) and not Path(place).exists():
+        if is_pattern(place) and reads_path and not Path(place).exists():
             return _read_all(read, find_shards(base, place), base, location, options, draw)
         size = Path(place).stat().st_size if Path(place).is_file() else None
         return draw.rows(join_shards([read(place, options)], [_shown(place.partition("?")[0], base)]), location, size)

@@ -9,7 +9,7 @@ result file as inherited. A run cannot be resumed once a file that it refers to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
-from workbench.spec import Code, Inherited, PolicySpec, Spec, Written, check_nodes, load_yaml_file
+from workbench.spec import Code, Inherited, PolicySpec, Spec, check_nodes, load_yaml_file, read_outside
 from workbench.workflow import (
     Tree,
     Workflow,
@@ -144,18 +144,6 @@ def _function_settings(raw: Mapping[str, Any]) -> set[str]:
     return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
 
 
-def referred_functions(setting: Written) -> Iterator[Written]:
-    """Yield the references to functions that `expand_references` would follow in a node as written, unread."""
-    for one in setting.walk():
-        try:
-            names = _function_settings(one.value) if isinstance(one.value, Mapping) else ()
-        except PluginError:
-            continue  # the loader reports it
-        for held in (one / name for name in names if name in one.value):
-            items = [held / i for i in range(len(held.value))] if isinstance(held.value, list) else [held]
-            yield from (item for item in items if isinstance(item.value, str))
-
-
 def _expand_functions(value: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
     if isinstance(value, str):
         return _read_reference(value, base, loading, inherited)
@@ -176,6 +164,7 @@ def _read_reference(
     hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
     if not file or (mark and not address):
         raise SpecError(f"'{reference}' names no functions", hint=hint)
+    read_outside(file, base)
     try:
         functions = read_library(base / file, loading)
     except SpecError as error:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict
 
 from workbench.errors import Defect
-from workbench.spec import Code, LMSpec, Powers, lm_spec, refused_unless
+from workbench.lm import LM_KEYS, enter_model
+from workbench.spec import Code, LMSpec, is_collecting, lm_spec, refused_unless
 from workbench.workflow.signature import Signature
 from workbench.workflow.trace import Span
 
@@ -61,13 +62,11 @@ class NodeKind:
     """A step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
 
     Equal settings share one node, so `run` must keep no state in self. It may raise NodeError (a failure of this
-    example, with a kind). Any other error is recorded as a failure under its type.
+    example, with a kind). Any other error is recorded as a failure under its type. `__init__` passes settings that lead
+    to Python, programs, addresses or files through a door of `workbench.spec`, before it reads them.
     """
 
     Config: ClassVar[type[NodeConfig]] = NodeConfig
-    #: Actions of a node other than asking its models, by setting (`workbench.spec`). A kind without this declaration is
-    #: not run from an untrusted file.
-    powers: ClassVar[Powers]
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
     #: Settings that optimizers may change, each with its kind: text, demos, int, float, choice, nodes, tools. Set it on
     #: the instance if it depends on other settings.
@@ -96,8 +95,12 @@ class NodeKind:
         """Make a node with its user code in this state. Raises SpecError."""
         node = cls.__new__(cls)
         node.code = code
+        for key in LM_KEYS:
+            enter_model(getattr(config, key, None), base, key)
         with refused_unless(code):
             node.__init__(name, config, base)
+            if is_collecting():
+                node.children()  # made here, whose place is known
         return node
 
     @property

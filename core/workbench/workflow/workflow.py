@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from workbench.base.hashing import digest
 from workbench.base.type_guards import is_dict, is_list
-from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, placed_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, Code, spec_error, written_key
+from workbench.spec import NODE_KEYS, Code, collection, spec_error, written_key
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -176,11 +176,12 @@ class Workflow:
     @property
     def enabled_nodes(self) -> dict[str, NodeKind]:
         """Return the enabled nodes by name, in the order of the file."""
-        return {
-            name: make_node(name, tree, self.base, self.code)
-            for name, tree in self.nodes.items()
-            if tree.get("enabled", True)
-        }
+        found = dict[str, NodeKind]()
+        for name, tree in self.nodes.items():
+            if tree.get("enabled", True):
+                with placed_at("nodes", name):
+                    found[name] = make_node(name, tree, self.base, self.code)
+        return found
 
     def walk(self) -> Iterator[NodeKind]:
         """Yield the enabled nodes and all nodes inside them."""
@@ -276,12 +277,13 @@ def make_node(name: str, tree: Tree, base: Path, code: Code) -> NodeKind:
     code: the state of the user code that it names.
     """
     # Not sorted: the order inside (nodes of a sub-workflow, states) may have a meaning.
-    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code)
+    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code, collection())
 
 
 @lru_cache(maxsize=4096)
-def _make_node(name: str, text: str, base: Path, code: Code) -> NodeKind:
-    """Make a node, cached also by code: a node without its user code is another object than the one with it."""
+def _make_node(name: str, text: str, base: Path, code: Code, collection: object) -> NodeKind:
+    """Make a node, cached also by code: a node without its user code is another object than the one with it. Each place
+    in a file passes its doors in each collection."""
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}

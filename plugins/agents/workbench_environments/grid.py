@@ -19,8 +19,6 @@ class Grid(Environment):
     The score is the share of goals reached: fetch the key, pass the door, reach the goal.
     """
 
-    powers = {}
-
     help: ClassVar[str] = "north, east, south or west. Walking onto the key (K) takes it; with it the door (D) opens."
 
     limit: int = Field(100, ge=1, le=10_000, description="moves at most")

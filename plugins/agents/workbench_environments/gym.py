@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from workbench.base.distribution import pip_install
+from workbench.base.type_guards import walk
 from workbench.errors import SpecError, suggest
-from workbench.spec import PATH, Found, Written, run_python
+from workbench.spec import load_python, read_outside
 from workbench_kit.acting import Environment, Step
-
-
-def _module(setting: Written) -> Found:
-    """Find the module that an id with a colon imports."""
-    if ":" in str(setting.value):
-        yield run_python(setting, str(setting.value))
 
 
 class Gymnasium(Environment):
@@ -26,8 +21,6 @@ class Gymnasium(Environment):
     Task: `seed` (a number, default 0) and `options` (passed to its reset). Actions of a discrete space are numbers, or
     the words of `actions_named`; those of a text space are passed unchanged.
     """
-
-    powers = {"id": _module, "settings": PATH}
 
     help: ClassVar[str] = "one of the actions that are listed"
 
@@ -40,6 +33,15 @@ class Gymnasium(Environment):
     _made: Any = PrivateAttr(None)
     _sum: float = PrivateAttr(0.0)
     _steps: int = PrivateAttr(0)
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        if ":" in self.id:
+            load_python(self.id, self.base, "id")
+        for text in walk(self.settings):
+            if isinstance(text, str) and text:
+                read_outside(text, self.base)
+        return self
 
     def reset(self, task: Mapping[str, Any]) -> str:
         self.close()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
-from workbench.spec import PATH
+from workbench.spec import read_outside
 from workbench_environments.confined_sql import Database, bare
 from workbench_kit.acting import Environment, Step
 from workbench_kit.answers import find_code
@@ -26,8 +26,6 @@ class Sql(Environment):
     end in the state after that statement.
     """
 
-    powers = {"folder": PATH}
-
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
 
     folder: str = Field(".", description="folder of the database scripts, relative to the workflow file")
@@ -37,6 +35,11 @@ class Sql(Environment):
     _script: str = PrivateAttr("")
     _gold: str = PrivateAttr("")
     _database: Database | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        read_outside(self.folder, self.base, "folder")
+        return self
 
     def reset(self, task: Mapping[str, Any]) -> str:
         self._script, self._gold = self._source(task), str(task.get("gold_sql") or "").strip()

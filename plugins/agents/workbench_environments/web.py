@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
-from workbench.spec import PATH
+from workbench.spec import read_outside
 from workbench_kit.acting import Environment, Step
 
 
@@ -19,8 +19,6 @@ class Web(Environment):
     those of a file, for all rows, as in WebNav (Nogueira & Cho, arXiv 1602.02261).
     """
 
-    powers = {"site": PATH}
-
     help: ClassVar[str] = "click LABEL (a link of the page), or back"
 
     site: str | None = Field(None, description="JSON file with the pages of all rows")
@@ -28,6 +26,12 @@ class Web(Environment):
     text_chars: int = Field(1000, ge=20, description="characters of a page's text shown")
     _pages: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     _goal: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        if self.site is not None:
+            read_outside(self.site, self.base, "site")
+        return self
 
     def reset(self, task: Mapping[str, Any]) -> str:
         pages = task.get("pages") if self.site is None else self._load_site()

@@ -87,10 +87,11 @@ def slots_command(
     from workbench.task import write_workflow
     from workbench_external.observed import list_slots, observe_file, with_slots, with_vendors
 
-    source = require_trust(file)
+    settings = read_settings(sets)
+    source = require_trust(file, settings)
     if out is not None:
         check_output(out, inputs=[file], overwrite=overwrite)
-    task = prepare(source, read_settings(sets))[2]
+    task = prepare(source, settings)[2]
     workflow, runs, spent = observe_file(replace(task, workflow=with_vendors(task.workflow)), file, Path(db), rows)
     found, others = list_slots(workflow, task.workflow)
     if vendor:

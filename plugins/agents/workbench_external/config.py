@@ -8,20 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.spec import VARIABLE, Found, Power, Written
 from workbench.workflow import NodeConfig
 from workbench_kit.acting import Forged
 
 #: The place of a slot's text in the requests of an agent, or in its folder.
 Place = Literal["system", "user", "turn", "tool", "parameter", "field", "file"]
-
-
-def sent_variables(setting: Written) -> Found:
-    """Find our environment variables that the setting `headers` sends to an address."""
-    for one in setting.texts():
-        if names := sorted(set(VARIABLE.findall(one.value))):
-            text = f"{', '.join(names)} to an address, as {one.at[-1]}"
-            yield Power("sends a variable of the environment", text, text, one.at)
 
 
 class Slot(NodeConfig):

@@ -13,27 +13,16 @@ from typing import Any
 from workbench.errors import Defect, NodeError, SpecError
 from workbench.runtime import Context
 from workbench.spec import (
-    ADDRESS,
-    COMMAND,
-    FUNCTIONS,
-    IMAGE,
-    MODEL,
-    MODELS,
     PREFIX,
-    PROGRAM_FOLDER,
-    PYTHON,
-    SERVER_TOOL,
-    VARIABLES,
-    each,
-    inside,
     lm_spec,
     parse_address,
 )
 from workbench.workflow import NodeKind, SignatureNode, Span, Surroundings, TextRole, Workflow, parse_signature
 from workbench_external.a2a import CARDS, CONTEXT, Line, answered, check_talk
-from workbench_external.config import ExternalConfig, Slot, sent_variables
+from workbench_external.config import ExternalConfig, Slot
 from workbench_external.container import WORK, run_in_image
 from workbench_external.defects import find_missing_files
+from workbench_external.doors import enter_agent, enter_settings
 from workbench_external.exchange import (
     check_output,
     command_line,
@@ -81,22 +70,6 @@ class External(SignatureNode):
 
     Config = ExternalConfig
     primary = "signature"
-    powers = {
-        "command": COMMAND,
-        "image": IMAGE,
-        "url": ADDRESS,
-        "a2a": ADDRESS,
-        "headers": sent_variables,
-        "python": PYTHON,
-        "mcp": SERVER_TOOL,
-        "folder": PROGRAM_FOLDER,
-        "env": VARIABLES,
-        "lm": MODEL,
-        "models": MODELS,
-        "embedder": MODEL,
-        "functions": FUNCTIONS,
-        "slots": each(inside(lm=MODEL)),
-    }
     learnable = {
         "instructions": "text",
         "demos": "demos",
@@ -112,6 +85,7 @@ class External(SignatureNode):
 
     def __init__(self, name: str, config: Any, base: Path):
         super().__init__(name, config, base)
+        enter_settings(config, self.base)
         self.signature = parse_signature(config.signature)
         self._tell_left_out: Callable[[int], None] = lambda number: None  # set when its first row runs
         check_service(config, self.signature)
@@ -274,6 +248,7 @@ class External(SignatureNode):
             async with self._service(session, hub) as (url,):
                 printed = await ask_service(self.config, url, inputs, leading, session)
             return await self.read(printed)
+        enter_agent(self.config, self.base, now=True)
         async with hub.workspaces.fresh(self.folder, links=self.config.image is None) as place:
             env = environment(self.config, inputs, leading, place)
             session.missed.update(await asyncio.to_thread(replace_files, place, self._files))
@@ -331,6 +306,7 @@ class External(SignatureNode):
     async def _service(self, session: GatewaySession, hub: Hub) -> AsyncGenerator[list[str]]:
         """Yield the addresses of the service for a row: one that is already running, or one of ours."""
         c = self.config
+        enter_agent(c, self.base, now=True)
         if c.command is None:
             yield list(c.addresses)
             return

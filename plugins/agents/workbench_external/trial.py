@@ -19,8 +19,10 @@ from typing import Any
 from workbench.base.concurrency import run_in_loop
 from workbench.errors import NodeError
 from workbench.lm import Response
+from workbench.spec import allow, collecting
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
+from workbench_external.doors import enter_settings
 from workbench_external.gateway import Ask
 from workbench_external.hub import Hub
 from workbench_external.node import External
@@ -286,8 +288,11 @@ class Trial:
 def _bare(node: External, base: Path | None = None, **update: Any) -> External:
     """Return the node without settings that change requests, except its slots."""
     plain = {"instructions": "", "demos": [], "functions": [], "temperature": None, "lm": None}
-    config = node.config.model_copy(update={**plain, **update})
-    return External(node.name, config, base or node.base)
+    config, base = node.config.model_copy(update={**plain, **update}), base or node.base
+    with collecting(base) as passed:
+        enter_settings(config, base)
+    allow(passed)  # it is the approved agent, in a copy of its folder
+    return External(node.name, config, base)
 
 
 def _lies_in(node: External, folder: Path) -> bool:

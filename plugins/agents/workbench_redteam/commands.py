@@ -51,14 +51,14 @@ def redteam_command(
     from workbench.cli.trust import require_trust
     from workbench_redteam.redteam import RedTeamOptions, red_team
 
-    source = require_trust(file)
-    given = [("attacks", str(attacks.resolve()))] if attacks is not None else []
+    given = [*settings, *([("attacks", str(attacks.resolve()))] if attacks is not None else [])]
+    source = require_trust(file, given)
 
     def report_progress(done: int, of: int) -> None:
         if not as_json:
             say(f"{done} of {of} rows", err=True)
 
-    options = RedTeamOptions([*settings, *given], split, limit, sandbox)
+    options = RedTeamOptions(given, split, limit, sandbox)
     found = red_team(source, options=options, database=db, on_row=report_progress)
     if as_json:
         echo_json(found.as_dict())

@@ -11,8 +11,6 @@ from workbench.task import Example
 class WorldScore:
     """The final score of the world in a node `play`, a number in [0, 1]. field: the field with the score."""
 
-    powers = {}
-
     def __init__(self, field: str = "score"):
         self.field = field
 

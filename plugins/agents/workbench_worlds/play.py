@@ -12,41 +12,22 @@ from functools import cached_property
 from typing import Any
 
 from workbench.base.hashing import digest
+from workbench.base.type_guards import walk
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
 from workbench.spec import (
-    NODE,
-    NODES,
-    PATH,
     PREFIX,
-    VARIABLES,
-    Found,
-    Power,
-    Written,
-    inside,
-    run_python,
-    start_program,
+    read_outside,
+    set_variables,
 )
 from workbench.workflow import CallRecord, NodeKind
 from workbench_kit.acting import Server, Tool, check_policy, child_node, fit_values, tool_name
 from workbench_kit.answers import correction, find_code, read_text
 from workbench_worlds.interpreter import find_requirements
 from workbench_worlds.live_world import LiveWorld
-from workbench_worlds.process import WorldPlace, known_worlds
+from workbench_worlds.process import WorldPlace, enter_world, known_worlds
 from workbench_worlds.seat import GIVEN, Seat, carried
 from workbench_worlds.settings import PlayConfig
-
-
-def _powers(node: Written) -> Found:
-    """Find the powers of a world: it is Python in its own program, and installing requirements runs their code."""
-    play, python = node.value.get("play"), node.value.get("python")
-    if isinstance(play, str) and play.startswith(PREFIX):
-        yield run_python(node / "play", play)
-    elif play is not None:
-        yield Power("runs Python", f"the world {play}", f"the world {play}", (*node.at, "play"))
-    if isinstance(python, str):
-        yield start_program(node / "python", f"pip install -r {python}" if python.endswith(".txt") else python)
-    yield from inside(settings=PATH, env=VARIABLES, of=NODE, players=NODES, observe=NODE)(node)
 
 
 class Play(NodeKind):
@@ -54,12 +35,16 @@ class Play(NodeKind):
 
     Config = PlayConfig
     primary = "play"
-    powers = _powers
     learnable = {"max_steps": "int", "history": "int", "chars": "int", "observations": "choice"}
     config: PlayConfig
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
+        enter_world(config.play, base, config.python)
+        for text in walk(config.settings):
+            if isinstance(text, str) and text:
+                read_outside(text, base)
+        set_variables(config.env, base, "env")
         if not config.play.startswith(PREFIX) and config.play not in known_worlds():
             hint = f"{suggest(config.play, known_worlds())} Or python:file.py:Class."
             raise SpecError(f"there is no world '{config.play}'", hint=hint, path=("play",))

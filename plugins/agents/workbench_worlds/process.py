@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError
-from workbench.spec import PREFIX, parse_address
+from workbench.spec import PREFIX, load_python, parse_address, pass_door, start_program
 from workbench_kit.acting import check_program, dying_with_us
 from workbench_worlds.interpreter import WORLDS, find_interpreter
 
@@ -56,6 +56,17 @@ def known_worlds() -> list[str]:
     return sorted(path.stem for path in WORLDS.glob("[a-z]*.py"))
 
 
+def enter_world(address: str, base: Path, python: str | None, now: bool = False) -> None:
+    """Pass the doors of a world: it is Python in its own program, and installing requirements runs their code."""
+    if address.startswith(PREFIX):
+        load_python(address, base, "play", now=now)
+    else:
+        pass_door("runs Python", what := f"the world {address}", what, base, now=now)
+    if python is not None:
+        command = f"pip install -r {python}" if python.endswith(".txt") else python
+        start_program(command, base, "python", now=now)
+
+
 class WorldKeeper:
     """The process that imports a world once, and forks a child for each row. It is restarted if it has died."""
 
@@ -69,6 +80,7 @@ class WorldKeeper:
     @classmethod
     async def open(cls, place: WorldPlace) -> WorldKeeper:
         """Find the interpreter. Raises SpecError."""
+        enter_world(place.address, place.base, place.python, now=True)
         program = await asyncio.to_thread(find_interpreter, place.python, place.base)
         check_program(program, place.base, os.environ)
         return cls(place, [*dying_with_us(), program, str(_DRIVER)])

@@ -16,7 +16,7 @@ from typing import Any
 from workbench.base.files import file_digest, write_whole
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.spec import Found, Power, Written, read_path, start_program
+from workbench.spec import home_folder, pass_door, start_program
 from workbench_worlds.interpreter import WORLDS, cache_folder, find_interpreter
 
 #: argv: the world's file. stdin: the text after the reader's name, and its options.
@@ -37,18 +37,17 @@ class TaskReader:
     world: str
     reads_file: bool = False
 
-    def powers(self, location: Written) -> Found:
-        """Find the powers of a reader: its package is installed, which runs code of the package."""
-        yield Power("runs Python", f"the world {self.world}", f"the world {self.world}", location.at)
+    def enter(self, location: str, now: bool = False) -> None:
+        """Pass the doors of the reader: its package is installed, which runs code of the package."""
+        pass_door("runs Python", what := f"the world {self.world}", what, home_folder(), now=now)
         if self._lock.is_file():
-            yield start_program(location, f"pip install -r {self.world}.txt")
-        if self.reads_file and isinstance(location.value, Mapping):
-            yield read_path(location / "location", str(location.value.get("location")))
+            start_program(f"pip install -r {self.world}.txt", home_folder(), now=now)
 
     def __call__(self, location: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """List the tasks, a row each. Blocks for minutes if the package must be installed first. Raises SpecError."""
         kept = self._kept(location, options)
         if not kept.is_file():
+            self.enter(location, now=True)
             program = find_interpreter(self._lock.name, Path.cwd()) if self._lock.is_file() else sys.executable
             kept.parent.mkdir(parents=True, exist_ok=True)
             place = str(Path(location).resolve()) if self.reads_file else location

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from workbench.errors import SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import MODEL, PREFIX, PYTHON, load_user_code, parse_address, read_user_code
+from workbench.spec import PREFIX, load_user_code, parse_address, read_user_code
 from workbench.workflow import NodeConfig, NodeKind, Signature, SignatureNode, parse_signature
 from workbench_dspy.class_outline import declared_predictors, declared_signature, find_class
 from workbench_dspy.predictors import plain, predictors_of
@@ -60,7 +60,6 @@ class DSPyModule(SignatureNode):
 
     Config = DSPyConfig
     primary = "module"
-    powers = {"module": PYTHON, "lm": MODEL}
     foreign = True
     groups = ("predictors",)
     config: DSPyConfig
@@ -74,7 +73,7 @@ class DSPyModule(SignatureNode):
                 path=("dspy",),
             )
         self.address = parse_address(config.module)
-        made = read_user_code(config.module, base, self.code)
+        made = read_user_code(config.module, base, self.code, "module")
         self.signature = self._read_signature()
         if self.code == "loaded":
             self._check_class(made)

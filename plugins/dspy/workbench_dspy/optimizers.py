@@ -115,8 +115,6 @@ def _quietly(work: Callable[[], None], bridge: Any, adapter: Any) -> None:
 class DSPyBootstrap(_DSPyOptimizer):
     """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over that many draws of demos."""
 
-    powers = {}
-
     candidates: int = Field(
         4, ge=0, le=64, description="number of samples of demos to compare on val; 0: a single one, without search"
     )
@@ -143,8 +141,6 @@ class DSPyBootstrap(_DSPyOptimizer):
 
 class DSPyMIPRO(_DSPyOptimizer):
     """DSPy's MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695): proposed instructions and bootstrapped demos, by TPE."""
-
-    powers = {}
 
     candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
     trials: int = Field(8, ge=1, le=1000, description="combinations that are tried")
@@ -181,7 +177,6 @@ class DSPyMIPRO(_DSPyOptimizer):
 class DSPyGEPA(_DSPyOptimizer):
     """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
 
-    powers = {}
     reads_feedback = True
 
     rounds: int = Field(3, ge=1, description="scored runs of the workflow, in passes over train and val")

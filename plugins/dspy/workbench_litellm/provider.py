@@ -6,11 +6,9 @@ import re
 from typing import Any
 
 from workbench.base.distribution import package_folder
-from workbench.spec import declares
 from workbench_litellm.installed import check_litellm, has_litellm
 
 
-@declares()
 def anything(model: str, settings: Any) -> Any:
     """Return an LM for any model string of LiteLLM or DSPy; after `litellm/`, the rest is the model string.
 

@@ -11,7 +11,6 @@ import anyio
 from workbench.base.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.lm import Message, Request, Response, cut_at_stops, estimate_tokens
-from workbench.spec import declares
 from workbench_kit.lms.bounded_http import body_error, bounded_bodies
 from workbench_kit.wire import estimate_answer, kind_of_error, read_finish, storable
 
@@ -20,7 +19,6 @@ DEFAULT_CONCURRENCY = 4
 _MAX_TOKENS = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
 
 
-@declares()
 def llm_model(model: str, settings: Any) -> LLMModel:
     """Return the LM for `llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
     try:

@@ -21,7 +21,6 @@ from pydantic import Field
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import MODEL, NODES, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, SignatureNode, parse_signature
 from workbench_kit.acting import ENV, TOOLS, Unavailable, answered, call_tool, load_tools, make_node_tools, run_asking
 from workbench_kit.answers import convert, parse
@@ -79,7 +78,6 @@ class Program(SignatureNode):
 
     Config = ProgramConfig
     primary = "signature"
-    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES, "nodes": NODES, "lm": MODEL}
     learnable = {"source": "agent", "instructions": "text", "calls": "int", "temperature": "float", "lm": "lm"}
     config: ProgramConfig
 

@@ -78,8 +78,6 @@ ATTEMPTS = 3
 class Adas(Optimizer):
     """Has a language model (role `proposer`) write whole agents as code, for one node (Meta Agent Search)."""
 
-    powers = {}
-
     node: str = Field("", description="the node to rewrite; default: the first one with a signature")
     rounds: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
     rows: int = Field(24, ge=1, le=10_000, description="training rows on which each agent is scored")

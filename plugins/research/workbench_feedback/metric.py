@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
-from workbench.spec import PATH
 from workbench.task import Example, Score
 from workbench.workflow import Trace
 from workbench_feedback.answers import Asker, Messages, Unreadable
@@ -29,8 +28,6 @@ class Induced:
         max_tokens: of the judge's answer.
         window: tokens of its prompt, roughly; longer steps are cut.
     """
-
-    powers = {"file": PATH}
 
     needs_lm = True
     path_options: ClassVar = ("file",)

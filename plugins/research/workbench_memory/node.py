@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import BATCH, Context
-from workbench.spec import MODEL, lm_spec
+from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_kit.searching import WordIndex, best_first, cosines
@@ -84,7 +84,6 @@ class Recall(NodeKind):
 
     Config = RecallConfig
     primary = "signature"
-    powers = {"embedder": MODEL}
     learnable = {"entries": "memories", "policy": "choice", "k": "int", "chars": "int"}
     config: RecallConfig
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.spec import PATH
+from workbench.spec import home_folder, read_outside
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
 from workbench_kit.prompting import Proposer
@@ -49,8 +49,6 @@ class Memory(Optimizer):
     In each of a few trials it runs the best workflow on train, records what happened, and evaluates some stores on val.
     """
 
-    powers = {"shared": PATH}
-
     kinds: list[Kind] = Field(
         ["examples", "cases", "insights", "preferences"],
         description="what to build; cases, insights and preferences need a recall node",
@@ -78,6 +76,13 @@ class Memory(Optimizer):
         description="file (.jsonl) of entries that runs share: a run begins with them, and adds those of its winner; "
         "needs a recall node",
     )
+
+    @field_validator("shared")
+    @classmethod
+    def _enter_shared(cls, value: str) -> str:
+        if value:
+            read_outside(value, home_folder(), "shared")
+        return value
 
     def reads_search(self) -> bool:
         return False

@@ -84,7 +84,6 @@ class Remember(NodeKind):
 
     Config = RememberConfig
     primary = "signature"
-    powers = {}
     config: RememberConfig
 
     def __init__(self, name: str, config: Any, base: Any):

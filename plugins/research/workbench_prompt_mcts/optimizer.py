@@ -46,8 +46,6 @@ class PromptMCTS(Optimizer):
     have to win on the whole of val.
     """
 
-    powers = {}
-
     rounds: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
     width: int = Field(2, ge=1, le=16, description="children of a state")
     depth: int = Field(8, ge=1, le=64, description="maximum number of successive rewrites")

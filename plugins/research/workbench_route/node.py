@@ -18,7 +18,7 @@ from pydantic import Field
 from workbench.base.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import MODEL, NODES, lm_spec
+from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_kit.acting import child_node
 from workbench_kit.prompting import plain_adapter as plain
@@ -76,7 +76,6 @@ class Route(NodeKind):
 
     Config = RouteConfig
     primary = "candidates"
-    powers = {"candidates": NODES, "embedder": MODEL}
     learnable = {"threshold": "float"}
     config: RouteConfig
 

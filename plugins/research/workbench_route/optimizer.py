@@ -16,7 +16,8 @@ from pydantic import Field, field_validator
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at
-from workbench.spec import MODELS, lm_spec
+from workbench.lm import enter_model
+from workbench.spec import home_folder, lm_spec
 from workbench.task import check_lms
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
@@ -44,8 +45,6 @@ class LearnRoute(Optimizer):
     Val chooses the threshold, and compares the router with single candidates, a random mix, a cascade, nearest
     neighbours, and itself with shuffled labels.
     """
-
-    powers = {"lms": MODELS}
 
     lms: list[str | dict[str, Any]] = Field(
         default_factory=list,
@@ -79,6 +78,7 @@ class LearnRoute(Optimizer):
     @classmethod
     def _models(cls, value: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         for lm in value:
+            enter_model(lm, home_folder())
             try:
                 lm_spec(lm)
             except SpecError as error:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Defect, NodeError, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import MODEL, TOOL_ADDRESSES, VARIABLES, each, inside
 from workbench.workflow import NodeKind, Surroundings, parse_signature
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_state_machine.defects import find_machine_defects
@@ -31,7 +30,6 @@ class States(NodeKind):
 
     Config = StatesConfig
     primary = "states"
-    powers = {"states": each(inside(tools=TOOL_ADDRESSES, run=TOOL_ADDRESSES, lm=MODEL)), "env": VARIABLES, "lm": MODEL}
     learnable = {"instructions": "text", "max_steps": "int", "lm": "lm"}
     config: StatesConfig
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import Defect, NodeError, SpecError, errors_at
-from workbench.lm import Response
+from workbench.lm import Response, enter_model
 from workbench.runtime import Context
 from workbench.spec import Code, LMSpec, Pattern, TooSlow, lm_spec
 from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
@@ -64,6 +64,7 @@ class State(NodeKind):
         self.state, self.machine, self.code = state, machine, code
         self.signature = parse_signature(machine.signature)
         with errors_at("states", state):
+            enter_model(self.config.lm, base, "lm")
             self.tools = load_tools(self.config.tools, base, machine.env, code)
         self.tools_unknown = has_unknown_tools(self.config.tools, code)
         with errors_at("states", state, "run"):

@@ -88,8 +88,9 @@ def _seed_files(source: Source, base: Path) -> list[Path]:
 def _require_trust(file: Path, run: str | None, db: str) -> Source:
     """Ask about the file, and about the workflow of the run that it starts from."""
     from workbench.cli.trust import require_trust, require_trust_in_run
+    from workbench_synthesize.settings import enter_pipeline
 
-    source = require_trust(file)
+    source = require_trust(file, further=enter_pipeline)
     written: Any = source.value.get("synthesize") if isinstance(source.value, dict) else None
     if name := run or (written.get("run") if isinstance(written, dict) else None):
         require_trust_in_run(str(name), db)

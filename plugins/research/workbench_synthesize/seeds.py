@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError
 from workbench.run import prepare_stored
+from workbench.spec import read_outside
 from workbench.store import Store
 from workbench.task import Example, Task, normalised_inputs, read_rows
 from workbench_kit.logs import Log, RunLogs, load_logs, step_text
@@ -59,6 +60,7 @@ def load_seeds(pipeline: Pipeline, database: str) -> list[Seed]:
     if asked.run is not None:
         found = _seeds_of_run(asked.run, asked.as_, database)
     elif asked.as_ == "trajectories":
+        read_outside(str(asked.from_), pipeline.base)
         found = [_of_log(log) for log in load_logs(pipeline.base / str(asked.from_))]
     else:
         rows = read_rows(str(asked.from_), pipeline.base, {})

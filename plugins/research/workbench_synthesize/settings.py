@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench.errors import SpecError, collect_errors, suggest
-from workbench.spec import Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
-from workbench.task import Metric, section_loaders
+from workbench.spec import Code, Inherited, Source, Spec, Strict, check_nodes, read_source, spec_error
+from workbench.task import Metric, pass_sections, section_loaders
 from workbench.workflow import Workflow
 from workbench_kit.acting import FieldCondition
 
@@ -124,8 +124,17 @@ class Pipeline:
         return tuple(dict.fromkeys(name for name in made if name not in self.own.explode))
 
 
-def load_pipeline(path: Path | Source) -> Pipeline:
-    """Read and check a file. Raises SpecError with line and column."""
+def enter_pipeline(source: Source) -> None:
+    """Pass the doors of a file and of its seeds (`workbench.spec`). Raises SpecError."""
+    given = source.value.get("synthesize") if isinstance(source.value, dict) else None
+    seeds = given.get("from") if isinstance(given, dict) else given
+    if isinstance(seeds, str):
+        pass_sections({"data": {"file": seeds}}, Path(source.file).parent, "outlined")
+    load_pipeline(source, "outlined")
+
+
+def load_pipeline(path: Path | Source, code: Code = "loaded") -> Pipeline:
+    """Read and check a file. code: the state of its user code. Raises SpecError with line and column."""
     source = read_source(path)
     value = source.value if isinstance(source.value, dict) else {}
     with source.locating():
@@ -138,26 +147,26 @@ def load_pipeline(path: Path | Source) -> Pipeline:
             raise spec_error(error, PipelineSpec) from None
         spec = check_nodes(source.with_value({k: v for k, v in value.items() if k in SHARED}))
         base, inherited = Path(source.file).resolve().parent, list[Inherited]()
-        sections = section_loaders(spec, base, inherited)
+        sections = section_loaders(spec, base, inherited, code)
         _, nodes = collect_errors((sections["lm"], sections["nodes"]))
-        each = _load_each(own, spec, base, inherited)
-        checks = _load_checks(own, spec, base)
+        each = _load_each(own, spec, base, inherited, code)
+        checks = _load_checks(own, spec, base, code)
         spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     return Pipeline(own, spec, source, nodes, each, checks)
 
 
-def _load_each(own: PipelineSpec, spec: Spec, base: Path, inherited: list[Inherited]) -> Workflow | None:
+def _load_each(own: PipelineSpec, spec: Spec, base: Path, inherited: list[Inherited], code: Code) -> Workflow | None:
     if not own.each:
         return None
     try:
-        return section_loaders(spec.model_copy(update={"nodes": own.each}), base, inherited)["nodes"]()
+        return section_loaders(spec.model_copy(update={"nodes": own.each}), base, inherited, code)["nodes"]()
     except SpecError as error:
         for one in (error, *error.more):
             one.path = ("each", *one.path[1:])
         raise
 
 
-def _load_checks(own: PipelineSpec, spec: Spec, base: Path) -> dict[str, FieldCondition | Metric]:
+def _load_checks(own: PipelineSpec, spec: Spec, base: Path, code: Code) -> dict[str, FieldCondition | Metric]:
     """Conditions and metrics by what the file says of them, in its order."""
     found: dict[str, FieldCondition | Metric] = {}
     for place, written in enumerate(own.keep):
@@ -166,7 +175,7 @@ def _load_checks(own: PipelineSpec, spec: Spec, base: Path) -> dict[str, FieldCo
                 found[written] = FieldCondition(written, "keep")
             else:
                 one = spec.model_copy(update={"metric": written})
-                name, metric = section_loaders(one, base, [])["metric"]()[0]
+                name, metric = section_loaders(one, base, [], code)["metric"]()[0]
                 found[f"{name} #{place + 1}" if name in found else name] = metric
         except SpecError as error:
             error.path = ("keep", place)

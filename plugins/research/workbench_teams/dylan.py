@@ -19,7 +19,6 @@ from pydantic import Field
 from workbench.base.concurrency import gather_all
 from workbench.errors import LMError
 from workbench.runtime import Context
-from workbench.spec import NODE
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 _RANK = (
@@ -44,7 +43,6 @@ class Dylan(TeamNode):
 
     Config = DylanConfig
     primary = "of"
-    powers = {"of": NODE}
     learnable = {"rounds": "int", "keep": "int", "members": "members"}
     config: DylanConfig
 

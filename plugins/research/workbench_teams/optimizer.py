@@ -35,8 +35,6 @@ def _teams(workflow: Workflow) -> dict[str, tuple[str, ...]]:
 class Team(Optimizer):
     """Prunes teams to the members that count, by their importance on training rows."""
 
-    powers = {}
-
     rows: int = Field(24, ge=1, le=10_000, description="training rows that members are measured on")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 

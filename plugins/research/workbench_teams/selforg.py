@@ -20,7 +20,6 @@ from pydantic import Field
 
 from workbench.base.concurrency import gather_all
 from workbench.runtime import Context
-from workbench.spec import NODE
 from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 #: Members that each member hears. The paper's number is unknown to us.
@@ -43,7 +42,6 @@ class SelfOrg(TeamNode):
 
     Config = SelfOrgConfig
     primary = "of"
-    powers = {"of": NODE}
     learnable = {"rounds": "int", "members": "members"}
     config: SelfOrgConfig
 

@@ -43,8 +43,6 @@ def _places(workflow: Workflow) -> list[str]:
 class ToolDocs(Optimizer):
     """Has a language model (role `proposer`) rewrite tool descriptions, and wrappers of tool results."""
 
-    powers = {}
-
     rounds: int = Field(2, ge=1, le=100, description="proposals for each tool")
     batch: int = Field(
         12, ge=1, le=256, description="training rows on which a proposal is compared with the current version"

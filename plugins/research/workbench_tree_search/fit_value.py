@@ -31,8 +31,6 @@ class FitValue(Optimizer):
     it. The learned value has to win on val.
     """
 
-    powers = {}
-
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")
     batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
 

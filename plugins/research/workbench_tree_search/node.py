@@ -19,29 +19,26 @@ from workbench.base.type_guards import copied
 from workbench.errors import NodeError
 from workbench.runtime import Context
 from workbench.spec import (
-    MODEL,
     PREFIX,
-    TOOL_ADDRESSES,
-    Found,
     LMSpec,
-    Part,
-    Written,
-    inside,
+    is_collecting,
     lm_spec,
+    load_python,
     load_user_code,
 )
 from workbench.workflow import NodeKind
-from workbench_kit.acting import Episode, Position, check_policy, environment_class, open_environment, tool_name
+from workbench_kit.acting import (
+    Episode,
+    Position,
+    check_policy,
+    enter_environment,
+    environment_class,
+    open_environment,
+    tool_name,
+)
 from workbench_kit.searching import Node, Search, explore, grow, select, uct
 from workbench_tree_search import learned_value as learned, prompts
 from workbench_tree_search.settings import TreeSearchConfig
-
-
-def _powers(settings: Written) -> Found:
-    """The environment has powers of its own."""
-    c = settings.value
-    yield Part("environment", {key: c[key] for key in ("environment", "settings") if key in c}, settings.at)
-    yield from inside(value=TOOL_ADDRESSES, lm=MODEL)(settings)
 
 
 class TreeSearch(NodeKind):
@@ -49,7 +46,6 @@ class TreeSearch(NodeKind):
 
     Config = TreeSearchConfig
     primary = "environment"
-    powers = _powers
     learnable = {
         "instructions": "text",
         "order": "choice",
@@ -63,6 +59,10 @@ class TreeSearch(NodeKind):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.help, self.judge = "", None
+        if is_collecting():
+            enter_environment(config.environment, config.settings, base)
+        if config.value.startswith(PREFIX):
+            load_python(config.value, base, "value")
         if self.code != "loaded":
             return
         self.help = environment_class(config.environment, base).help

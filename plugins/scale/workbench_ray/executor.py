@@ -4,6 +4,7 @@ decided by Ray."""
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import shutil
@@ -13,13 +14,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.spec import ADDRESS, FOREIGN_SETTINGS, VARIABLE_NAMES, Powers
+from workbench.spec import connect, home_folder, start_program
 from workbench_ray.actor import WorkerActor
 from workbench_ray.channel import ActorChannel, describe
 from workbench_workers import Channel, Executor, WorkerLost, WorkerSetup
@@ -35,8 +36,6 @@ PATIENCE = 900.0
 
 class Ray(Executor):
     """Workers on a Ray cluster, or in a Ray that is started on this machine."""
-
-    powers: ClassVar[Powers] = {"address": ADDRESS, "env": VARIABLE_NAMES, "runtime_env": FOREIGN_SETTINGS}
 
     address: str | None = Field(
         None, description="of the cluster: auto, or HOST:PORT of its head; without it, RAY_ADDRESS or a Ray here"
@@ -56,6 +55,14 @@ class Ray(Executor):
     _setup: WorkerSetup = PrivateAttr()
     _shipped: str | None = PrivateAttr(None)
     _ours: bool = PrivateAttr(False)
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        if self.address:
+            connect(self.address, "address")
+        if self.runtime_env:  # settings of another program, which may run commands
+            start_program(f"runtime_env: {json.dumps(self.runtime_env, default=str)}", home_folder(), form="")
+        return self
 
     async def open(self, setup: WorkerSetup) -> None:
         try:

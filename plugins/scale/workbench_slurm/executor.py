@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError, SpecError
-from workbench.spec import FOREIGN_SETTINGS, PATH, VARIABLE_NAMES, Powers
+from workbench.spec import home_folder, read_outside, start_program
 from workbench_workers import Channel, Executor, Secrets, Sockets, WorkerLost, WorkerSetup, join_driver
 
 #: Seconds that a task may wait in the queue.
@@ -24,8 +25,6 @@ _LOOK = 2.0
 
 class Slurm(Executor):
     """Workers as tasks of a Slurm array. The driver runs where jobs are submitted, with whose environment."""
-
-    powers: ClassVar[Powers] = {"folder": PATH, "env": VARIABLE_NAMES, "options": FOREIGN_SETTINGS}
 
     folder: str = Field("slurm", description="for what submitit writes, on a disk that all machines share")
     host: str | None = Field(None, description="name of this machine for the workers; default: its own")
@@ -41,6 +40,13 @@ class Slurm(Executor):
     _submitit: Any = PrivateAttr()
     _tasks: dict[int, Any] = PrivateAttr(default_factory=dict)
     _submitted: list[Any] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        read_outside(self.folder, home_folder(), "folder")
+        if self.options:  # settings of another program, which may run commands
+            start_program(f"options: {json.dumps(self.options, default=str)}", home_folder(), form="")
+        return self
 
     async def open(self, setup: WorkerSetup) -> None:
         try:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from workbench._version import __version__
 from workbench.errors import SpecError
 from workbench.runtime import Runtime, SandboxChoice
-from workbench.spec import LMSpec, PolicySpec, Powers
+from workbench.spec import LMSpec, PolicySpec, send_variables
 from workbench.task import Task
 from workbench_workers.crew import Crew
 from workbench_workers.needs import files_of, key_variables, plugins_of
@@ -92,8 +92,6 @@ class Executor(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    #: What it may do, by setting (`workbench.spec`). One that does not say is not run from an untrusted file.
-    powers: ClassVar[Powers]
 
     workers: int = Field(2, ge=1, le=10_000, description="worker processes; the rows at once are shared among them")
     env: list[str] = Field(
@@ -101,6 +99,12 @@ class Executor(BaseModel):
         description="environment variables of this machine that workers get, besides those with keys and addresses "
         "of the models: their names; values are in no file and no log",
     )
+
+    @model_validator(mode="after")
+    def _enter_variables(self) -> Self:
+        for name in self.env:
+            send_variables([name], "the workers")
+        return self
 
     async def open(self, setup: WorkerSetup) -> None:
         """Connect to what runs the workers, before any is started. Raises SpecError or PluginError if it cannot."""

@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench.base.files import file_digest
-from workbench.base.type_guards import is_dict
+from workbench.base.type_guards import is_dict, walk
 from workbench.errors import WorkbenchError
 from workbench.lm import split_model
 from workbench.plugins import plugins
 from workbench.proof import find_perturbations
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec, Written, readers_of
-from workbench.task import Task, find_powers
+from workbench.spec import LMSpec, collecting, readers_of
+from workbench.task import Task, pass_sections
 
 #: Ends of the names of variables that go to a worker where they begin with the provider's name: a key without the
 #: address that belongs to it would be sent to another server.
@@ -28,9 +28,10 @@ _VARIABLE = re.compile(r"\$\{?(\w+)")
 def files_of(task: Task) -> Iterator[tuple[str, str]]:
     """The files that rows read or run, relative to the workflow file, with their digests."""
     base = task.workflow.base.resolve()
-    found = find_powers(task.source.value, base, called=True)
-    named = {file for power in found.powers for file in power.files if file.is_file() or power.kind == _PROGRAM}
-    for path in sorted({file for one in named for file in _inside(one)} | found.texts.keys()):
+    with collecting(base) as passed:
+        pass_sections(task.source.value, base, "unread", called=True)
+    named = {file for one in passed for file in one.files if file.is_file() or one.kind == _PROGRAM}
+    for path in sorted({file for one in named for file in _inside(one)}):
         yield os.path.relpath(path, base), file_digest(path)
 
 
@@ -47,7 +48,7 @@ def plugins_of(task: Task, lms: Iterable[LMSpec]) -> Mapping[str, str]:
     """The versions of the plugins with the node kinds and models of the workflow, and with what decides its policy and
     perturbs its rows."""
     known = plugins()
-    parts = (one.value for one in Written(task.workflow.tree, (), Path()).walk() if is_dict(one.value))
+    parts = (one for one in walk(task.workflow.tree) if is_dict(one))
     used = {("node_kinds", str(part.get("kind"))) for part in parts}
     used |= {("lms", split_model(spec.model)[0]) for spec in lms}
     used |= {("policies", name) for name in readers_of(task.spec.policy)}

@@ -24,8 +24,6 @@ class Bootstrap(Optimizer):
     pay.
     """
 
-    powers = {}
-
     max_demos: int | None = Field(
         None,
         ge=1,

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from workbench.errors import Defect, DefectKind, NodeError, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import NODE, NODES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
 from workbench_kit.acting import child_node
 
@@ -31,7 +30,6 @@ class Branch(NodeKind):
 
     Config = BranchConfig
     primary = "on"
-    powers = {"cases": NODES, "default": NODE}
     config: BranchConfig
 
     def __init__(self, name: str, config: Any, base: Any):

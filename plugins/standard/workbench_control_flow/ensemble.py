@@ -17,7 +17,6 @@ from pydantic import Field as Written, model_validator
 
 from workbench.errors import NodeError
 from workbench.runtime import Context
-from workbench.spec import NODE, one_or_each
 from workbench.workflow import Field, NodeConfig, NodeKind
 from workbench_control_flow.answered import gather_answered
 from workbench_kit.acting import child_node
@@ -59,7 +58,6 @@ class Ensemble(NodeKind):
 
     Config = EnsembleConfig
     primary = "of"
-    powers = {"of": one_or_each(NODE)}
     learnable = {"samples": "int", "decide": "choice", "judge": "text", "weights": "weights"}
     config: EnsembleConfig
 

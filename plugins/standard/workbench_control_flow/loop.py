@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from workbench.errors import Defect, DefectKind, SpecError, suggest
 from workbench.runtime import Context
-from workbench.spec import NODE, NODES
 from workbench.workflow import Schedule, Signature, Surroundings
 from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
 
@@ -40,7 +39,6 @@ class Loop(CarryingBody):
     """Runs its body in rounds, one after the other. Each sees what the one before carried, and the lists so far."""
 
     Config = LoopConfig
-    powers = {"of": NODE, "nodes": NODES}
     learnable = {"rounds": "int"}
     config: LoopConfig
     unit = "round"

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from workbench.base.concurrency import gather_all
 from workbench.runtime import Context
-from workbench.spec import NODE, NODES
 from workbench_control_flow.body import MOST, Body, BodyConfig
 
 
@@ -29,7 +28,6 @@ class Map(Body):
     """Runs its body once for each item of a list. Each output is the list of what the runs wrote, in their order."""
 
     Config = MapConfig
-    powers = {"of": NODE, "nodes": NODES}
     config: MapConfig
 
     @property

@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from workbench.errors import FailureKind, LMError, NodeError, SpecError
 from workbench.runtime import Context
-from workbench.spec import NODE, TOOL_ADDRESSES, Found, Written
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_control_flow.answered import gather_answered
 from workbench_kit.acting import child_node, instructed_tree, with_new_inputs
@@ -54,17 +53,11 @@ class ReflectConfig(NodeConfig):
         return self
 
 
-def _verifier(setting: Written) -> Found:
-    """Find the powers of a verifier: a tool by its address, or a node."""
-    return TOOL_ADDRESSES(setting) if isinstance(setting.value, str) else NODE(setting)
-
-
 class Reflect(NodeKind):
     """Answers, has the answer criticised and improved, and keeps the one with the best verifier score."""
 
     Config = ReflectConfig
     primary = "of"
-    powers = {"of": NODE, "verifier": _verifier}
     learnable = {"rounds": "int", "samples": "int", "critic": "text", "improve": "text"}
     config: ReflectConfig
 

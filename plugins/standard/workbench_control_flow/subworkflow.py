@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.errors import SpecError
 from workbench.runtime import Context
-from workbench.spec import NODES, WORKFLOW_FILE, Inherited, PolicySpec, check_nodes, load_yaml_file
+from workbench.spec import Inherited, PolicySpec, check_nodes, load_yaml_file, read_outside
 from workbench.task import expand_references
 from workbench.workflow import NodeConfig, NodeKind, Schedule
 from workbench_control_flow.body import make_nodes
@@ -36,7 +36,6 @@ class SubWorkflow(NodeKind):
 
     Config = SubWorkflowConfig
     primary = "file"
-    powers = {"file": WORKFLOW_FILE, "nodes": NODES}
     config: SubWorkflowConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -58,6 +57,7 @@ class SubWorkflow(NodeKind):
     def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
         """Return the nodes of the file, and its policy, which applies to them in addition to that of the outer file."""
         assert self.config.file is not None
+        read_outside(self.config.file, self.base, "file")
         file = (Path(self.base) / self.config.file).resolve()
         try:
             spec = check_nodes(load_yaml_file(file))

@@ -18,7 +18,6 @@ from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import Defect, FailureKind, NodeError
 from workbench.runtime import Context
-from workbench.spec import NODE, NODES
 from workbench.workflow import NodeKind, Surroundings
 from workbench_control_flow.answered import gather_answered
 from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
@@ -74,7 +73,6 @@ class Tree(CarryingBody):
     `until`."""
 
     Config = TreeConfig
-    powers = {"of": NODE, "nodes": NODES, "judge": NODE}
     learnable = {"order": "choice", "evaluations": "int", "branching": "int", "depth": "int"}
     config: TreeConfig
     unit = "state"

@@ -26,8 +26,8 @@ def doctor_command(file: Path | None, ping: bool, as_json: bool) -> None:
 
     Exits with code 1 if a check or a call fails.
     """
-    from workbench.run import find_origins
     from workbench_doctor.checks import run_checks
+    from workbench_doctor.origins import find_origins
 
     if ping and file is None:
         raise click.UsageError("--ping needs a workflow file: workbench doctor --ping FILE")

@@ -59,8 +59,6 @@ class Evolve(Optimizer):
     Without a `search:` section, it draws demos for every node that accepts them.
     """
 
-    powers = {}
-
     trials: int = Field(200, ge=1, le=100_000, description="maximum children; the budget may end the search earlier")
     batch: int = Field(
         16,

@@ -43,8 +43,6 @@ class Families(Optimizer):
     proposer or from templates; structure and tools, by the edits of plugins. It needs no setting and no proposer.
     """
 
-    powers = {}
-
     trials: int = Field(
         40, ge=1, le=1000, description="maximum number of candidates; the budget may end the search earlier"
     )

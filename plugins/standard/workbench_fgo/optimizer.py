@@ -15,7 +15,6 @@ from pydantic import Field, field_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
-from workbench.spec import OPTIMIZER
 from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_fgo.divide import split_at_random, split_by_group
@@ -44,8 +43,6 @@ class Fgo(Optimizer):
 
     Prompts of the optimizing language model stay small however many rows there are, since each sees one part only.
     """
-
-    powers = {"optimizer": OPTIMIZER}
 
     optimizer: str | dict[str, dict[str, Any]] = Field(
         {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"

@@ -27,8 +27,6 @@ class Rewrite(Optimizer):
     A round scores the best workflow on the training rows, asks for `width` instructions, and tries each on val.
     """
 
-    powers = {}
-
     rounds: int = Field(6, ge=1, le=1000, description="rounds at most")
     width: int = Field(2, ge=1, le=32, description="number of instructions per round")
     patience: int = Field(3, ge=1, le=1000, description="rounds without a better workflow before it ends")

@@ -60,8 +60,6 @@ class Forge(Optimizer):
     Its code runs only in a sandbox, and is saved in the result file as source.
     """
 
-    powers = {}
-
     fills = ("functions",)
     kind: Literal["auto", "functions", "heuristic"] = Field(
         "auto", description="functions: of agent nodes; heuristic: programs of code nodes; auto: both, if present"

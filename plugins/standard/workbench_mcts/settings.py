@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workbench import Optimizer
-from workbench.spec import MODELS, TOOL_ADDRESSES
+from workbench.errors import placed_at
+from workbench.lm import enter_model
+from workbench.spec import home_folder
+from workbench_kit.acting import enter_tool
 
 
 class Settings(Optimizer):
     """The settings under `mcts:` in a workflow file."""
-
-    powers = {"lms": MODELS, "tools": TOOL_ADDRESSES, "verifiers": TOOL_ADDRESSES}
 
     rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
@@ -45,3 +46,13 @@ class Settings(Optimizer):
     guided: bool = Field(
         False, description="spend edits on the nodes that decide failures, found by repeating failed rows"
     )
+
+    @model_validator(mode="after")
+    def _enter(self) -> Settings:
+        for lm in self.lms:
+            enter_model(lm, home_folder())
+        for setting, addresses in (("tools", self.tools), ("verifiers", self.verifiers)):
+            for number, address in enumerate(addresses):
+                with placed_at(setting, number):
+                    enter_tool(address, home_folder())
+        return self

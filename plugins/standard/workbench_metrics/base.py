@@ -20,8 +20,6 @@ class FieldMetric:
     The row's value may be a list of accepted values; the best score counts. Subclasses implement `compare`.
     """
 
-    powers = {}
-
     lists_are_choices = True
 
     def __init__(self, field: str, target: str | None = None):

@@ -112,7 +112,6 @@ class Checklist:
         max_tokens: of the judge's answers.
     """
 
-    powers = {}
     needs_sandbox = True
 
     def __init__(

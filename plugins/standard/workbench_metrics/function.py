@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.spec import PYTHON, Code, declares, read_user_code
+from workbench.spec import Code, read_user_code
 from workbench.task import Example, Score
 
 #: Parameter names that a function may use; gold and pred are DSPy's.
 _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace": 2}
 
 
-@declares(address=PYTHON)
 def load_function(address: str, base: Path | None = None, code: Code = "loaded") -> FunctionMetric:
     """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.spec`).
 

@@ -43,8 +43,6 @@ class Judge:
         max_tokens: of the judge's answer.
     """
 
-    powers = {}
-
     needs_lm = True
 
     def __init__(

@@ -19,8 +19,6 @@ class Numeric(FieldMetric):
     rel, abs: tolerances; the defaults allow only for rounding of binary fractions. percent: also read 50% as 0.5.
     """
 
-    powers = {}
-
     def __init__(
         self, field: str, target: str | None = None, rel: float = 1e-9, abs: float = 1e-9, percent: bool = False
     ):

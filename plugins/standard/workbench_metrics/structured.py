@@ -15,8 +15,6 @@ from workbench_metrics.base import FieldMetric, score_match, shorten, unreadable
 class JsonMatch(FieldMetric):
     """1 if both values are equal as JSON. partial: the share of equal leaves among all leaves of either side."""
 
-    powers = {}
-
     lists_are_choices = False
 
     def __init__(self, field: str, target: str | None = None, partial: bool = False):
@@ -44,8 +42,6 @@ class ToolCallMatch(FieldMetric):
     hold no call. A list as expected argument holds the accepted values; "" or null among them makes it optional.
     ordered: the calls must have the expected order.
     """
-
-    powers = {}
 
     lists_are_choices = False
 

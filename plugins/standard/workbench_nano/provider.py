@@ -10,14 +10,12 @@ from typing import Any
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, SpecError, suggest
 from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_kit.lms.batching import Batcher, derive_seed
 
 CONCURRENCY = 16
 WEIGHTS = Path(__file__).parent / "weights"
 
 
-@declares()
 def bundled(model: str, settings: Any) -> NanoLM:
     """`bundled/nano`; `extra: {path: FOLDER}` runs other weights of the same form. Raises SpecError."""
     if model != "nano":

@@ -12,7 +12,6 @@ from yarl import URL
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import API_PATHS, Request, Response, estimate_tokens, is_loopback
-from workbench.spec import declares
 from workbench_kit.lms.prices import ModelPrice
 from workbench_kit.wire import (
     MOST_FORMS,
@@ -34,27 +33,23 @@ HOSTED = "https://api.openai.com/v1"
 DEFAULT_CONCURRENCY = 16
 
 
-@declares()
 def openai(model: str, settings: Any) -> OpenAIChat:
     """Create `openai/...`: api.openai.com, or OPENAI_BASE_URL, or the api_base of the settings."""
     base = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or HOSTED
     return OpenAIChat(model, settings, base, "OPENAI_API_KEY")
 
 
-@declares()
 def hosted_vllm(model: str, settings: Any) -> OpenAIChat:
     """Create `hosted_vllm/...`: a vLLM server. Requests for log-probabilities also ask for token ids."""
     base = os.environ.get("HOSTED_VLLM_API_BASE") or "http://127.0.0.1:8000/v1"
     return OpenAIChat(model, settings, base, "HOSTED_VLLM_API_KEY", token_ids=True)
 
 
-@declares()
 def ollama(model: str, settings: Any) -> OpenAIChat:
     """Create `ollama/...`: an Ollama server."""
     return OpenAIChat(model, settings, os.environ.get("OLLAMA_API_BASE") or "http://127.0.0.1:11434/v1")
 
 
-@declares()
 def local(model: str, settings: Any) -> OpenAIChat:
     """Create `local/...`: any server on this machine; by default at llama.cpp's port."""
     return OpenAIChat(model, settings, "http://127.0.0.1:8080/v1")

@@ -15,7 +15,6 @@ from yarl import URL
 
 from workbench.base.type_guards import is_dict
 from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_kit.lms.prices import find_rates
 from workbench_kit.wire import Forwarded, Rates
 from workbench_openai import wire
@@ -31,7 +30,6 @@ _ADDRESSES = ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE")
 _NAMED = re.compile(r"^models/[^:/?]+")
 
 
-@declares()
 def gemini(model: str, settings: Any) -> GeminiContents:
     """Create `gemini/...`: generativelanguage.googleapis.com, or GOOGLE_GEMINI_BASE_URL, or the settings' api_base."""
     return GeminiContents(model, settings)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_kit.wire import Forwarded, Rates
 from workbench_openai.passing import Passing
 from workbench_openai.prices import usd_per_token
@@ -23,7 +22,6 @@ VERSION = "2023-06-01"
 _OWN = {"thinking", "top_k", "metadata", "service_tier", "output_config", "context_management", "container"}
 
 
-@declares()
 def anthropic(model: str, settings: Any) -> AnthropicMessages:
     """Create `anthropic/...`: api.anthropic.com, or ANTHROPIC_BASE_URL, or the api_base of the settings."""
     return AnthropicMessages(model, settings)

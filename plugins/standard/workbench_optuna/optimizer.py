@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.spec import ADDRESS, PATH, Found, TargetsSpec, Written
+from workbench.spec import TargetsSpec, connect, home_folder, read_outside
 from workbench.study import Aims, AskedTrial, Race, Searcher, objective_sign
 from workbench_optuna.importance import explain_scores
 from workbench_optuna.pruning import make_race, report
@@ -26,18 +26,12 @@ STARTUP = 6
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
 
-def _storage(setting: Written) -> Found:
-    return (ADDRESS if "://" in str(setting.value) else PATH)(setting)
-
-
 class Optuna(Optimizer):
     """Samples the search space with Optuna and learns from every score.
 
     Without a `search:` section it searches the number and choice of labelled demos of every node that takes them.
     With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
     """
-
-    powers = {"storage": _storage}
 
     trials: int = Field(
         100,
@@ -74,7 +68,11 @@ class Optuna(Optimizer):
     @field_validator("storage")
     @classmethod
     def _without_password(cls, value: str | None) -> str | None:
-        return value if value is None else check_address(value)
+        if value is None or "://" not in check_address(value):
+            _ = value is None or read_outside(value, home_folder(), "storage")
+        else:
+            connect(value, "storage")
+        return value
 
     @model_validator(mode="after")
     def _study_in_storage(self) -> Optuna:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from workbench.base.distribution import pip_install
 from workbench.errors import StoreError
+from workbench.spec import connect
 
 #: Age in seconds at which a journal's lock is considered left by a killed run. A lock is held for one line.
 LOCKED = 10
@@ -43,6 +44,7 @@ def open_storage(storage: str, base: Path) -> Any:
     Raises StoreError if it cannot be reached or written.
     """
     if "://" in storage:
+        connect(storage, now=True)
         return _open_database(storage)
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
 

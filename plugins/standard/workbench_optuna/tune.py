@@ -15,11 +15,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
-from workbench.base.type_guards import is_dict
 from workbench.errors import ShareSpent, suggest
-from workbench.spec import DomainSpec, Found, Part, Written
+from workbench.spec import DomainSpec
 from workbench.study import make_optimizer, make_sampler
-from workbench.task import put_searched, suggest_value
+from workbench.task import suggest_value
 from workbench_optuna.optimizer import Optuna
 
 TENTHS = 10
@@ -30,23 +29,12 @@ class Behind(ShareSpent):
     """Stops this trial, which ends as if its share were used up."""
 
 
-def _powers(settings: Written) -> Found:
-    """Return the capabilities of the tuned optimizer, for each value that its settings may take."""
-    named = settings.value.get("optimizer")
-    yield Part("optimizer", named, (*settings.at, "optimizer"))
-    name, written = next(iter(named.items()), ("", None)) if is_dict(named) else (str(named), None)
-    for made in put_searched(written, settings.value.get("search")):
-        yield Part("optimizer", {name: made}, (*settings.at, "search"))
-
-
 #: Trials before the sampler learns, and before pruning starts.
 STARTUP = 3
 
 
 class Tune(Optimizer):
     """Runs another optimizer several times, with settings that Optuna chooses, and keeps the best workflow of all."""
-
-    powers = _powers
 
     optimizer: str | dict[str, dict[str, Any] | None] = Field(
         "bootstrap", description="what is tuned, as under `optimize:`; its settings there are those of the first trial"

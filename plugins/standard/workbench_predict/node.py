@@ -16,7 +16,7 @@ from workbench.base.distribution import package_folder, pip_install
 from workbench.errors import Defect, LMError, NodeError, SpecError
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import MODEL, PYTHON, lm_spec
+from workbench.spec import lm_spec
 from workbench.workflow import (
     Field as SignatureField,
     NodeConfig,
@@ -74,7 +74,6 @@ class Predict(SignatureNode):
 
     Config = PredictConfig
     primary = "signature"
-    powers = {"lm": MODEL, "types": PYTHON}
     learnable = {
         "instructions": "text",
         "demos": "demos",

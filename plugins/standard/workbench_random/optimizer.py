@@ -18,8 +18,6 @@ class Random(Optimizer):
     optimizer with one must beat it at the same budget.
     """
 
-    powers = {}
-
     trials: int = Field(
         50, ge=1, le=10_000, description="maximum number of candidates; the budget may end the search earlier"
     )

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.errors import SpecError
-from workbench.spec import PATH, declares
 from workbench_readers.json_files import read_json
 
 
-@declares(location=PATH)
 def read_agentif(location: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Read rows of `system`, `question` and `checks` (AGENTIF, Qi et al., arXiv 2505.16944: its `eval.json`).
 

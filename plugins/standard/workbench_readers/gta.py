@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.spec import PATH, declares
 from workbench_readers.common import Row, fault, known_options
 from workbench_readers.json_files import parse_json_file
 
 
-@declares(location=PATH)
 def read_gta(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read one row per task (GTA, Wang et al., arXiv 2407.08713: its `dataset.json`, an object of tasks by number).
 

@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 from workbench.base.data_files import MOST_ROW, too_large
 from workbench.errors import SpecError
-from workbench.spec import PATH, declares
 from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
 from workbench_readers.texts import open_text, read_text, text_lines
@@ -84,7 +83,6 @@ _LIST, _LINES = re.compile(r"\s*\[\s*(?:\{|\]\s*$)"), re.compile(r"\s*(\{.*\})[^
 _AS_LINES = "Write JSON Lines, one object a line, which are read one at a time."
 
 
-@declares(location=PATH)
 def read_jsonl(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read JSON Lines: an object per line; empty lines are skipped. Also a list of objects. Option `encoding`."""
     known_options(options, ("encoding",), location)
@@ -94,7 +92,6 @@ def read_jsonl(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     return _rows_of_lines(location, options)
 
 
-@declares(location=PATH)
 def read_json(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read a list of objects. Also one object per line. Options: `{path: data.rows}`, its place in the file;
     `encoding`."""

@@ -14,7 +14,6 @@ from workbench.base.data_files import MOST_FILE, MOST_ROW, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.plugins import plugins
-from workbench.spec import PATH, Found, Power, Written, declares, existing, read_path
 from workbench.task import find_shards, join_shards, reader_of
 from workbench_readers.arrow_rows import LEAVE_OUT, REFERENCE, ArrowRows
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
@@ -26,7 +25,6 @@ _SAVED = ("state.json", "dataset_dict.json")
 _BATCH, _MOST_TIMES = 1024, 200
 
 
-@declares(location=PATH)
 def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
     """Read a parquet file (extra `[parquet]`). Option `columns` selects columns."""
     known_options(options, ("columns",), location)
@@ -87,16 +85,6 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
                 raise too_large(f"a row of the column '{name}', read as lists,", MOST_ROW, location, None, LEAVE_OUT)
 
 
-def _hub(setting: Written) -> Found:
-    """Find the path in a setting. A public name on the hub has an owner. One without is a format of local files."""
-    place = str(setting.value).partition("?")[0]
-    if "/" not in place:
-        yield Power("reads a path", place, place, setting.at, (), True)
-    elif any(existing(place, setting.base)):
-        yield read_path(setting, place)
-
-
-@declares(location=_hub)
 def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:
     """Read a Hugging Face dataset (extra `[datasets]`).
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from workbench.base.data_files import MOST_FILE, MOST_TEXT, too_large
 from workbench.errors import SpecError, suggest
-from workbench.spec import PATH, declares
 from workbench.task import ReadRow
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
 from workbench_readers.tables import holds, table_rows
@@ -25,7 +24,6 @@ MOST_CELLS, _MOST_AMENDED = 20_000_000, 64 << 20
 _FILLED = re.compile("0{2,}")
 
 
-@declares(location=PATH)
 def read_xlsx(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read an Excel sheet with a header (extra `[xlsx]`): the first one with a cell, or option `sheet: NAME`.
 

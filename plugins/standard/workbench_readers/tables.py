@@ -11,7 +11,6 @@ from typing import Any
 
 from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
 from workbench.errors import SpecError
-from workbench.spec import PATH, declares
 from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
 from workbench_readers.json_files import decode_strictly
@@ -29,7 +28,6 @@ def _finite(text: str) -> float:
 _TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": _finite, "str": str, "json": decode_strictly}
 
 
-@declares(location=PATH)
 def read_csv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read comma-separated values with a header. Cells stay text.
 
@@ -38,7 +36,6 @@ def read_csv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     return _delimited(location, options, ",")
 
 
-@declares(location=PATH)
 def read_tsv(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
     """Read tab-separated values with a header, else like csv."""
     return _delimited(location, options, "\t")

@@ -41,7 +41,6 @@ class CodeNode(SignatureNode):
 
     Config = CodeConfig
     primary = "code"
-    powers = {}
     learnable = {"source": "code"}
     config: CodeConfig
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.base.hashing import canonical
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.spec import PATH, Found, Written
+from workbench.spec import read_outside
 from workbench.task import read_rows
 from workbench_kit.searching import WordIndex
 
@@ -23,14 +23,6 @@ TEXTS = (".txt", ".md")
 FIELD = "field:"
 #: Maximum number of a row's documents that are searched by vectors; the budget counts their requests.
 MOST_OF_ROW = 640
-
-
-def _place(setting: Written) -> Found:
-    return () if str(setting.value).startswith(FIELD) else PATH(setting)
-
-
-#: What the setting `corpus` leads to.
-CORPUS = _place
 
 
 class Fields(BaseModel):
@@ -84,6 +76,8 @@ def open_corpus(place: str, base: Path, fields: Fields) -> Corpus:
 
     Files with unchanged content are not read again. Raises SpecError for an invalid path or invalid rows.
     """
+    if not read_outside(place, base):
+        return Corpus([], "")
     path = (base / place).resolve()
     if path.is_dir():
         files = _texts(path)

@@ -34,8 +34,6 @@ class FindingsF1:
         threshold: of the cosine.
     """
 
-    powers = {}
-
     def __init__(self, field: str, target: str | None = None, threshold: float = 0.5):
         if not 0 < threshold <= 1:
             raise ValueError("threshold must lie above 0, and at most at 1")
@@ -66,8 +64,6 @@ class ListFormat:
     Args:
         field: the answer.
     """
-
-    powers = {}
 
     def __init__(self, field: str):
         self.field = field

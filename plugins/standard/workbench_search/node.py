@@ -15,11 +15,10 @@ from pydantic import Field
 
 from workbench.errors import NodeError, SpecError, errors_at
 from workbench.runtime import BATCH, Context
-from workbench.spec import MODEL, NODE, lm_spec
+from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_kit.searching import best_first, cosines, merge_rankings, split_words
 from workbench_search.corpus import (
-    CORPUS,
     FIELD,
     MOST_OF_ROW,
     Corpus,
@@ -87,7 +86,6 @@ class CorpusNode(NodeKind):
     """
 
     primary = "corpus"
-    powers = {"corpus": CORPUS}
     config: CorpusConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -134,7 +132,6 @@ class SearchNode(CorpusNode):
     """The documents of a corpus that fit a query best, with ids, titles and snippets."""
 
     Config = SearchConfig
-    powers = {"corpus": CORPUS, "embedder": MODEL, "rerank": NODE}
     learnable = {"k": "int", "chars": "int"}
     config: SearchConfig
 
@@ -235,7 +232,6 @@ class BrowseNode(CorpusNode):
     """A page of a document."""
 
     Config = BrowseConfig
-    powers = {"corpus": CORPUS}
     learnable = {"chars": "int"}
     config: BrowseConfig
 

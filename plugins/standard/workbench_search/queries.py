@@ -28,8 +28,6 @@ class QueryDiversity:
         argument: of that tool.
     """
 
-    powers = {}
-
     def __init__(self, tool: str = "search", argument: str = "query"):
         self.tool, self.argument = tool, argument
 

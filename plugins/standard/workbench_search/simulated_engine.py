@@ -20,7 +20,7 @@ from pydantic import Field
 from workbench.base.hashing import digest
 from workbench.errors import NodeError
 from workbench.runtime import Context
-from workbench.spec import MODEL, LMSpec, lm_spec
+from workbench.spec import LMSpec, lm_spec
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_search.node import as_query
@@ -57,7 +57,6 @@ class SimulatedSearch(NodeKind):
 
     Config = SimulatedSearchConfig
     primary = "k"
-    powers = {"lm": MODEL}
     config: SimulatedSearchConfig
 
     @property

@@ -12,13 +12,11 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response, estimate_tokens
-from workbench.spec import declares
 from workbench_kit.prompting import RULES, draw_instruction, split_sentences, wrap_in_tags
 
 _WANTED = re.compile(r"Write a better part (\d+),")
 
 
-@declares()
 def templates(model: str, settings: Any) -> Templates:
     """Create the provider of `templates/...`."""
     return Templates(model)

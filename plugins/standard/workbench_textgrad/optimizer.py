@@ -39,8 +39,6 @@ class TextGrad(Optimizer):
     batch and the old ones do better on the same batch.
     """
 
-    powers = {}
-
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows per step")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")

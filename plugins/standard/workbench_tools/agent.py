@@ -16,7 +16,6 @@ from typing import Any
 from workbench.errors import Defect, NodeError, SpecError
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import FUNCTIONS, MODEL, NODES, PYTHON, TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import EXCHANGE, NodeKind, SignatureNode, Span, Surroundings, parse_signature
 from workbench_kit import answers
 from workbench_kit.acting import (
@@ -69,15 +68,6 @@ class Agent(SignatureNode):
 
     Config = AgentConfig
     primary = "signature"
-    powers = {
-        "tools": TOOL_ADDRESSES,
-        "env": VARIABLES,
-        "nodes": NODES,
-        "screens": NODES,
-        "functions": FUNCTIONS,
-        "lm": MODEL,
-        "types": PYTHON,
-    }
     learnable = {
         "instructions": "text",
         "demos": "demos",

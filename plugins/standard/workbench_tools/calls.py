@@ -9,7 +9,6 @@ from pydantic import Field
 
 from workbench.errors import Defect, NodeError, SpecError
 from workbench.runtime import Context
-from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings, parse_signature
 from workbench_kit.acting import ENV, TOOLS, call_tool, find_tool_defects, load_tools
 from workbench_kit.answers import load_loose
@@ -36,7 +35,6 @@ class Calls(NodeKind):
 
     Config = CallsConfig
     primary = "calls"
-    powers = {"tools": TOOL_ADDRESSES, "env": VARIABLES}
     config: CallsConfig
 
     def __init__(self, name: str, config: Any, base: Any):

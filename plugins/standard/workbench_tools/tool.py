@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.errors import Defect
+from workbench.errors import Defect, placed_at
 from workbench.runtime import Context
-from workbench.spec import TOOL_ADDRESSES, VARIABLES
 from workbench.workflow import NodeConfig, NodeKind, Surroundings
 from workbench_kit.acting import ENV, call_tool, find_tool_defects, load_tool
 from workbench_tools.live_calls import LiveCalls
@@ -37,13 +36,13 @@ class ToolNode(NodeKind):
 
     Config = ToolConfig
     primary = "tool"
-    powers = {"tool": TOOL_ADDRESSES, "env": VARIABLES}
     learnable = {"constants": "tools"}
     config: ToolConfig
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.tool = load_tool(config.tool, base, config.env, self.code)
+        with placed_at("tool"):
+            self.tool = load_tool(config.tool, base, config.env, self.code)
         # If the file names the arguments, the server is not asked for them.
         required = () if config.arguments else self.tool.schema.get("required", ())
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}

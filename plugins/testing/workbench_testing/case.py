@@ -6,11 +6,14 @@ import copy
 import random
 import re
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from workbench.spec import declaration_of
+from workbench.errors import SpecError
+from workbench.spec import Consent, guard, unguard
 
 
 def name_of(thing: Any) -> str:
@@ -24,17 +27,38 @@ def assert_documented(thing: Any, what: str) -> None:
     assert vars(documented).get("__doc__") or getattr(documented, "__doc__", None), f"{what} needs a docstring"
 
 
-def assert_declares_powers(thing: Any, what: str, settings: Collection[str] | None = None) -> None:
-    """A class or function says what it may do besides asking models. settings: that it has, where these are known."""
-    powers = declaration_of(thing)
-    assert powers is not None, (
-        f"{what} does not say what it may do, so no file that is not trusted may use it: write `powers = {{}}` if no "
-        "setting leads to Python, programs, addresses, paths or variables, else what by setting "
-        "(workbench.spec.powers), or for a function, @declares(...). A class that adds settings says it anew"
+#: Events of Python's audit (`sys.addaudithook`) that a file must not cause without passing a door.
+_ACTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "socket.connect")
+_seen: list[list[str]] = []
+
+
+def _note(event: str, given: tuple[Any, ...]) -> None:
+    if _seen and event in _ACTS and sys.executable not in str(given):  # the sandbox is a Python of ours
+        _seen[-1].append(f"{event}: {given[0] or given[1]!r:.200}")
+
+
+@cache
+def _listen() -> None:
+    sys.addaudithook(_note)
+
+
+@contextmanager
+def through_doors(what: str) -> Generator[None]:
+    """The block, made from a file that nobody was asked about, starts no program and connects nowhere without passing a
+    door of `workbench.spec`, which refuses it."""
+    _listen()
+    _seen.append(seen := [])
+    guard(Consent(Path.cwd()))
+    try:
+        with suppress(SpecError):
+            yield
+    finally:
+        unguard()
+        _seen.pop()
+    assert not seen, (
+        f"{what} passes no door before it acts ({seen[0] if seen else ''}): call start_program, connect or load_python "
+        "(workbench.spec) where it is made, and with now=True where it acts"
     )
-    if settings is not None and isinstance(powers, Mapping):
-        unknown = sorted({*powers} - {*settings})
-        assert not unknown, f"{what} declares the powers of '{unknown[0]}', which is no setting of it"
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from workbench.spec import BudgetSpec, LMSpec, PolicySpec, lm_spec
 from workbench.store import Store, add_run
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow, node_tree
-from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, name_of, run_all
+from workbench_testing.case import assert_documented, checks_in, name_of, run_all
 from workbench_testing.lms import ChatServer
 from workbench_workers import Crew, Executor, WorkerSetup
 
@@ -127,16 +127,11 @@ def executor_checks() -> list[Callable[[Make], None]]:
 
 
 def check_executor_is_documented(make: Make) -> None:
-    """A docstring, a description of each setting, and its powers."""
+    """A docstring, and a description of each setting."""
     executor = type(make())
     assert_documented(executor, executor.__name__)
     for name, field in executor.model_fields.items():
         assert field.description, f"{executor.__name__}: the setting '{name}' needs a description"
-    assert_declares_powers(executor, executor.__name__, executor.model_fields)
-    powers = executor.powers
-    assert callable(powers) or "env" in powers, (
-        f"{executor.__name__}: powers must say what `env` does: {{'env': VARIABLE_NAMES}} (workbench.spec)"
-    )
 
 
 def check_executor_gives_what_rows_here_give(make: Make) -> None:

@@ -15,12 +15,12 @@ from workbench.lm import Response
 from workbench.runtime import open_sandbox
 from workbench.task import Example, as_score
 from workbench_testing.case import (
-    assert_declares_powers,
     assert_documented,
     checks_in,
     name_of,
     run_all,
     seeded,
+    through_doors,
     unchanged,
 )
 
@@ -114,11 +114,10 @@ def check_metric_is_documented(case: MetricCase) -> None:
     assert_documented(case.metric, name_of(case.metric))
 
 
-def check_metric_declares_its_powers(case: MetricCase) -> None:
-    """`powers` says which options lead to Python, programs, addresses, paths and variables. A function is the user's
-    own, and declares nothing."""
-    if not inspect.isroutine(case.metric):
-        assert_declares_powers(type(case.metric), name_of(case.metric))
+def check_metric_passes_doors(case: MetricCase) -> None:
+    """Nothing acts for a file that nobody was asked about."""
+    with through_doors(name_of(case.metric)):
+        case.result(case.right)
 
 
 def check_metric_prefers_the_right_prediction(case: MetricCase) -> None:

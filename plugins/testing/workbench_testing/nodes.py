@@ -22,7 +22,7 @@ from workbench.runtime import Context, Program, Run
 from workbench.spec import PREFIX, USER_MODULES, BudgetSpec, Code, lm_spec, parse_address
 from workbench.store import Store, add_run
 from workbench.workflow import NodeKind, Trace, Workflow
-from workbench_testing.case import assert_declares_powers, assert_documented, checks_in, run_all, seeded
+from workbench_testing.case import assert_documented, checks_in, run_all, seeded, through_doors
 
 Say = Callable[[Request], "str | Response"]
 
@@ -186,9 +186,10 @@ def check_node_is_documented(case: NodeCase) -> None:
         assert name.split(".")[0] in {*names, *kind.groups}, f"learnable names '{name}', which is not a setting"
 
 
-def check_node_declares_its_powers(case: NodeCase) -> None:
-    """`powers` says which settings lead to Python, programs, addresses, paths and variables."""
-    assert_declares_powers(case.kind, _name(case), case.kind.Config.model_fields)
+def check_node_passes_doors(case: NodeCase) -> None:
+    """Nothing acts for a file that nobody was asked about."""
+    with through_doors(_name(case)):
+        _run(case)
 
 
 def check_node_declares_its_fields(case: NodeCase) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
-from workbench_testing.case import assert_declares_powers, checks_in, run_all
+from workbench_testing.case import checks_in, run_all
 from workbench_testing.simulated import Killed, SimulatedLM, SimulatedRun, run_simulated
 
 Check = Callable[[Optimizer], None]
@@ -61,11 +61,6 @@ def check_is_documented(optimizer: Optimizer) -> None:
     for name, field in cls.model_fields.items():
         assert field.description, f"the parameter '{name}' needs a description: Field(..., description='...')"
         assert not field.is_required(), f"the parameter '{name}' needs a default: users should not have to choose"
-
-
-def check_declares_its_powers(optimizer: Optimizer) -> None:
-    """`powers` says which parameters lead to Python, programs, addresses, paths and variables."""
-    assert_declares_powers(type(optimizer), _name(optimizer), type(optimizer).model_fields)
 
 
 def check_honours_any_budget(optimizer: Optimizer) -> None:

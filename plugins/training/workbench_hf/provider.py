@@ -15,7 +15,6 @@ from workbench.base.distribution import pip_install
 from workbench.base.files import weights_digest
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_engine.chat_template import check_template_settings
 from workbench_engine.checkpoint import check_checkpoint
 from workbench_kit.lms.batching import Batcher, derive_seed
@@ -29,7 +28,6 @@ _SETTINGS = {"device", "dtype", "revision", "chat_template_kwargs"}
 _ENGINES: dict[tuple, _Engine] = {}
 
 
-@declares()
 def hf(model: str, settings: Any) -> HFLM:
     """A local folder or a hub id. Raises PluginError without the extra `local`, SpecError if it is unfit."""
     for package, least in (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5))):

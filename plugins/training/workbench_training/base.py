@@ -30,8 +30,8 @@ from workbench_training.settings import (
     Lora,
     PolicySettings,
     ServerSettings,
+    enter_server,
     round_rank,
-    server_powers,
 )
 from workbench_training.state.disk_space import Written, describe_space
 
@@ -46,8 +46,6 @@ NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 
 class TrainingOptimizer(Optimizer):
     """Base of `grpo`, `sft` and `dpo`: the model, its rewards, and the updates of its weights."""
-
-    powers = {"server": server_powers}
 
     rewards: list[RewardTerm] = Field(
         [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"
@@ -77,6 +75,11 @@ class TrainingOptimizer(Optimizer):
         """The recipes that are given, by the names of their settings."""
         given = {taken.name: getattr(self, taken.name) for taken in self.recipe_fields}
         return {name: recipe for name, recipe in given.items() if recipe is not None}
+
+    @model_validator(mode="after")
+    def _enter(self) -> Self:
+        enter_server(self.server)
+        return self
 
     @model_validator(mode="after")
     def _recipes_fit(self) -> Self:

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench import Study
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import PATH
+from workbench.spec import home_folder, read_outside
 from workbench.task import Example, read_rows
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer
@@ -25,7 +25,7 @@ from workbench_training.rollouts.preference_pairs import choose_pairs, rewards_d
 from workbench_training.rollouts.sft_data import SFTExample, find_trained_nodes, make_chat_tokenizer
 from workbench_training.rollouts.stored_pairs import read_pairs, tokenize_pairs
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.settings import TrainingSchedule, server_powers
+from workbench_training.settings import TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 @with_recipes("dpo")
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
-
-    powers = {"server": server_powers, "pairs": PATH}
 
     pairs: str = Field(
         "",
@@ -53,6 +51,13 @@ class DPO(ImitationOptimizer):
         description="what is compared: dpo: gains on the weights at the start; odds_ratio: odds, beside the likelihood "
         "of the better answer (ORPO)",
     )
+
+    @field_validator("pairs")
+    @classmethod
+    def _enter_pairs(cls, value: str) -> str:
+        if value:
+            read_outside(value, home_folder(), "pairs")
+        return value
 
     @field_validator("loss")
     @classmethod

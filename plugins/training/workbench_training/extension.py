@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
-from workbench.spec import Declaration, inside
 from workbench_training import paper_optimizers, papers as folder
 
 T = TypeVar("T", bound=BaseModel)
@@ -52,16 +51,12 @@ class CriticKind:
 
 @dataclass(frozen=True)
 class RecipeField:
-    """A recipe (`recipe.py`) as a setting: the optimizer that takes it, the setting's name and description.
-
-    powers: what a file may do with it, by its settings (`workbench.spec`).
-    """
+    """A recipe (`recipe.py`) as a setting: the optimizer that takes it, the setting's name and description."""
 
     optimizer: str
     name: str
     recipe: type[BaseModel]
     description: str
-    powers: Mapping[str, Declaration]
 
 
 @dataclass(frozen=True)
@@ -98,8 +93,6 @@ def with_recipes(name: str) -> Callable[[type[T]], type[T]]:
         }
         made = create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **settings)
         made.recipe_fields = taken  # type: ignore[attr-defined]
-        more = {found.name: inside(**found.powers) for found in taken}
-        made.powers = {**base.powers, **more}  # type: ignore[attr-defined]
         return made
 
     return extend

@@ -32,7 +32,6 @@ from workbench_training.settings import (
     PolicySettings,
     Stage,
     TrainingSchedule,
-    server_powers,
 )
 from workbench_training.state.disk_space import Written, count_written
 
@@ -43,8 +42,6 @@ class GRPO(TrainingOptimizer):
 
     The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
     """
-
-    powers = {"server": server_powers}
 
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
     beta: float | None = Field(

@@ -21,7 +21,7 @@ from workbench_training.rollouts.node_settings import draw_one_action
 from workbench_training.rollouts.rollout_source import gather_rows
 from workbench_training.rollouts.rollout_trees import RolloutTree, average_answers
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource, describe_skipped
-from workbench_training.settings import TrainingSchedule, server_powers
+from workbench_training.settings import TrainingSchedule
 from workbench_training.state.disk_space import Written, count_written
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 class ImitationOptimizer(TrainingOptimizer):
     """Base of `sft` and `dpo`: sample, select, train, submit a candidate, and repeat."""
-
-    powers = {"server": server_powers}
 
     rounds: int = Field(
         1, ge=1, le=100, description="rounds of sampling with the current weights, selecting and training"

@@ -13,8 +13,6 @@ class ToolN1:
     """1 if the answer thinks and its last tool_call block names exactly the wanted calls (Tool-N1, arXiv
     2505.00024)."""
 
-    powers = {}
-
     def __init__(self, field: str, target: str | None = None):
         self.field, self.target = field, target or field
 

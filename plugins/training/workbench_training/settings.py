@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.base.type_guards import is_dict, is_list
-from workbench.spec import ADDRESS, Found, Written, inside, start_program
+from workbench.spec import connect, home_folder, start_program
 from workbench_training.rewards import RewardTerm
 
 
@@ -92,6 +91,11 @@ class ServerSettings(BaseModel):
     start: float = Field(900.0, gt=0, description="seconds until it must be ready")
     arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
 
+    @property
+    def command_line(self) -> str:
+        """Return what starts it, with the further arguments, in one text."""
+        return " ".join([self.command, *self.arguments])
+
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         given = self.model_fields_set & {"command", "memory", "start", "arguments"}
@@ -112,16 +116,16 @@ def round_rank(rank: int) -> int:
     return allowed
 
 
-def server_powers(setting: Written) -> Found:
-    """A server by its address, or one that is started; its arguments can load code."""
-    if isinstance(setting.value, str):
-        yield from ADDRESS(setting)
-    elif is_dict(setting.value):
-        yield from inside(url=ADDRESS)(setting)
-        command, more = setting.value.get("command"), setting.value.get("arguments")
-        words = [command or "vllm serve", *(more if is_list(more) else ())]
-        if command or more or not setting.value.get("url"):
-            yield start_program(setting, " ".join(map(str, words)))
+def enter_server(server: str | ServerSettings) -> None:
+    """Pass the doors of a server by its address, or of one that is started; its arguments can load code."""
+    if isinstance(server, str):
+        if server:
+            connect(server, "server")
+        return
+    if server.url:
+        connect(server.url, "server", "url")
+    else:
+        start_program(server.command_line, home_folder(), form="")
 
 
 class PolicySettings(BaseModel):

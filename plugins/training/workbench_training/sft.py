@@ -20,7 +20,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
 from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import PATH, Pattern, check_pattern
+from workbench.spec import Pattern, check_pattern, home_folder, read_outside
 from workbench.task import Example, read_rows
 from workbench_training.batch import describe_step
 from workbench_training.extension import with_recipes
@@ -44,7 +44,7 @@ from workbench_training.rollouts.sft_data import (
     tokenize_example,
 )
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.settings import TrainingSchedule, server_powers
+from workbench_training.settings import TrainingSchedule
 
 if TYPE_CHECKING:
     from workbench_training.model.policy import Policy
@@ -60,8 +60,6 @@ OWN_SHARE = 0.2
 @with_recipes("sft")
 class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
-
-    powers = {"server": server_powers, "mixture": PATH}
 
     threshold: float = Field(
         1.0,
@@ -284,6 +282,13 @@ class SFT(ImitationOptimizer):
         await score(drawn, terms, self.guards, judge, partial(score_output, study))
         judge.report(study.log)
         return groups
+
+    @field_validator("mixture")
+    @classmethod
+    def _enter_mixture(cls, value: str) -> str:
+        if value:
+            read_outside(value, home_folder(), "mixture")
+        return value
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
         if not self.mixture:

@@ -59,8 +59,6 @@ class Assertions:
         asserts: the field of the row with the list.
     """
 
-    powers = {}
-
     def __init__(self, field: str, asserts: str = "asserts"):
         self.field, self.target = field, asserts
 

@@ -74,7 +74,7 @@ def serve_command(
     from workbench_serve.server import serve
 
     with ExitStack() as stack:
-        source = require_trust(file, called=True)
+        source = require_trust(file, [*changes.items()], called=True)
         wf = stack.enter_context(load(source, changes=changes, sandbox=sandbox))
         loaded = [wf] if fixed else load_configurations(wf, source, changes=changes, sandbox=sandbox)
         settings = replace(settings, concurrency=concurrency or wf.spec.concurrency)

@@ -324,11 +324,11 @@ def test_what_is_wrong_with_a_module_is_said(node: dict[str, Any], words: str, f
 
 
 def test_trust_lists_the_module_as_python_that_the_file_runs(folder: Path) -> None:
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
 
     path = folder / "w.yaml"
     path.write_text(json.dumps({"nodes": {"n": {"dspy": "python:solver.py:Solver"}}}), encoding="utf-8")
-    powers = file_powers(path)
+    powers = collect_needs(path)
     assert powers.lines() == ["runs Python: python:solver.py:Solver"] and "solver.py" in powers.digests
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from tests.helpers.gallery_speech import call
 from tests.helpers.scripted import Script, run_rows
+from tests.helpers.strangers import passed_by
 
 import workbench
 from workbench.errors import SpecError
 from workbench.inference import PredictionError
 from workbench.lm import Request
 from workbench.run import prepare
-from workbench.task import find_powers
 
 STRANGERS = Path(__file__).parents[3] / "workflows" / "gallery" / "strangers.py"
 COMMAND = [sys.executable, str(STRANGERS), "{port}"]
@@ -267,8 +267,7 @@ def test_a_key_goes_out_and_does_not_come_back(
 def test_a_file_says_whom_it_asks_and_what_it_sends(tmp_path: Path) -> None:
     node = {"external": "agent, m -> reply", "a2a": ["http://a.example/", "http://b.example/"]}
     nodes = {"n": {**node, "headers": {"X-Key": "$DOOR_KEY"}}}
-    found = find_powers({"name": "t", "lm": "bundled/nano", "nodes": nodes}, tmp_path)
-    assert sorted((power.kind, power.text) for power in found.powers) == [
+    assert sorted((one.kind, one.text) for one in passed_by(tmp_path, nodes=nodes)) == [
         ("asks an address", "http://a.example/"),
         ("asks an address", "http://b.example/"),
         ("sends a variable of the environment", "DOOR_KEY to an address, as X-Key"),

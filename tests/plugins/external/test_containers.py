@@ -20,7 +20,7 @@ from tests.helpers.external_agents import CLIENT, SORTER, write_agent
 from tests.plugins.external.test_rows import RecordingLM
 
 import workbench
-from workbench.cli.trust.powers import file_powers
+from workbench.cli.trust.needs import collect_needs
 from workbench.errors import SpecError
 from workbench.inference import PredictionError
 from workbench.run import Options, optimize, resume
@@ -244,7 +244,7 @@ def test_whoever_is_asked_to_trust_a_file_is_told_of_its_image(tmp_path: Path) -
     node = {"external": "text -> label", "image": IMAGE, "command": ["cat"]}
     file = {"name": "t", "lm": "openai/m", "nodes": {"agent": node}, "search": {"nodes.agent.image": ["agents/evil"]}}
     (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(file))
-    (line,) = file_powers(tmp_path / "workflow.yaml").lines()
+    (line,) = collect_needs(tmp_path / "workflow.yaml").lines()
     assert f"the container image {IMAGE}" in line and "the container image agents/evil" in line
 
 

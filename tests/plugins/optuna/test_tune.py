@@ -22,7 +22,6 @@ from workbench_optuna.tune import Tune
 class Climb(Optimizer):
     """Writes instructions of one style, longer each time: of the right style, longer ones are better."""
 
-    powers = {}
     style: str = Field("plain", description="of the instructions")
     weight: float = Field(1.0, description="how good its instructions are, up to 3")
     steps: int = Field(6, ge=1, description="candidates at most")

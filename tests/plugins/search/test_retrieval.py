@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.helpers.embedding import Meanings
 from tests.helpers.scripted import make_workflow, run_node, run_rows
+from tests.helpers.strangers import passed_by
 
 from workbench.errors import SpecError
-from workbench.spec import Written, powers_of
 from workbench.workflow import ExampleRun, learnable_addresses
 from workbench_kit.searching import merge_rankings
 
@@ -192,7 +192,7 @@ def test_optimizers_may_change_how_it_searches_and_what_its_reranker_is_told(tmp
 
 
 def test_a_field_of_the_row_is_no_path_that_a_user_must_trust(tmp_path: Path) -> None:
-    def powers(corpus: str) -> list[Any]:
-        return list(powers_of("node_kinds", "search", Written({"corpus": corpus}, (), tmp_path)))
+    def asked(corpus: str) -> list[str]:
+        return [one.kind for one in passed_by(tmp_path, nodes={"n": {"search": corpus}})]
 
-    assert powers("field:pages") == [] and [power.kind for power in powers("../c.jsonl")] == ["reads a path"]
+    assert asked("field:pages") == [] and asked("../c.jsonl") == ["reads outside its folder"]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.helpers.node_runs import run
 from tests.helpers.planted_world import __file__ as WORLDS
+from tests.helpers.strangers import passed_by
 
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Request
-from workbench.spec import Power, Written, powers_of
 from workbench.task import Example
 from workbench_worlds.metric import WorldScore
 from workbench_worlds.process import WorldKeeper, WorldPlace
@@ -394,14 +394,15 @@ def test_a_venv_is_made_once_from_a_list_of_requirements(folder: Path, monkeypat
 def test_a_world_is_python_and_its_interpreter_and_variables_are_asked_about(folder: Path) -> None:
     (folder / "lock.txt").write_text("textworld\n")
     node = {**NODE, "python": "lock.txt", "env": {"MODE": "$HOME"}, "settings": {"game": "/games/one.z8"}}
-    found = list(powers_of("node_kinds", "play", Written(node, (), folder)))
-    powers = {(power.kind, power.text) for power in found if isinstance(power, Power)}
-    assert ("runs Python", NODE["play"]) in powers and ("reads a path", "/games/one.z8") in powers
+    found = passed_by(folder, nodes={"n": node})
+    powers = {(one.kind, one.text) for one in found}
+    assert ("runs Python", NODE["play"]) in powers and ("reads outside its folder", "/games/one.z8") in powers
     assert ("starts a program", "pip install -r lock.txt") in powers
     assert ("sends a variable of the environment", "HOME to a program, as MODE") in powers
-    assert next(p for p in found if isinstance(p, Power) and "lock.txt" in p.text).files == (folder / "lock.txt",)
-    ours = list(powers_of("node_kinds", "play", Written({"play": "textworld"}, (), folder)))
-    assert [power.text for power in ours if isinstance(power, Power)] == ["the world textworld"]
+    assert next(one for one in found if "lock.txt" in one.text).files == (folder / "lock.txt",)
+    assert [one.text for one in passed_by(folder, nodes={"n": {**NODE, "play": "textworld"}})] == [
+        "the world textworld"
+    ]
 
 
 def test_a_world_sees_its_own_variables_and_no_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

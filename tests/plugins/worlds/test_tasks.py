@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.strangers import passed_by
 
 from workbench.errors import SpecError
-from workbench.spec import Written, powers_of
 from workbench.task import read_rows
 from workbench_worlds import tasks
 
@@ -51,12 +51,8 @@ def test_what_cannot_be_listed_is_told(
         tasks.intercode(place, options)
 
 
-def test_a_reader_declares_its_package_and_its_file() -> None:
-    said = {reader: [str(one.what) for one in declared(reader)] for reader in ("tau2", "intercode")}
-    assert said["tau2"] == ["the world tau2", "pip install -r tau2.txt"]
-    assert said["intercode"][0] == "the world intercode_bash" and "rows.json" in said["intercode"][1]
-
-
-def declared(reader: str) -> list[Any]:
-    start = Written({"location": "/elsewhere/rows.json"}, ("data",), Path("/here"), Path("/here"))
-    return [*powers_of("readers", reader, start)]
+def test_a_reader_says_its_package_and_its_file(tmp_path: Path) -> None:
+    said = [one.text for one in passed_by(tmp_path, data="tau2:retail")]
+    assert said == ["tau2:retail", "the world tau2", "pip install -r tau2.txt"]
+    said = [one.text for one in passed_by(tmp_path, data="intercode:/elsewhere/rows.json")]
+    assert said == ["intercode:/elsewhere/rows.json", "the world intercode_bash"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,125 +22,134 @@ from workbench.cli import choose, echo_json, fail, say
 from workbench.cli.options import JSON
 
 if TYPE_CHECKING:
-    from workbench.cli.trust.powers import Powers
-    from workbench.spec import Source
+    from workbench.cli.trust.needs import Needs
+    from workbench.spec import Consent, Source
 
 VARIABLE = "WORKBENCH_TRUST"
 #: The most files behind a trusted one whose digests are stored, to name those that changed.
 _MOST_MARKS = 2000
 
 
-def require_trust(file: Path, *, called: bool = False) -> Source:
+def require_trust(
+    file: Path,
+    *sets: Sequence[tuple[str, Any]],
+    called: bool = False,
+    further: Callable[[Source], object] = bool,
+) -> Source:
     """Ask the user once about a workflow file that does more than call its models, and return it: the approved content
-    is what must run. Raises SpecError if the answer is no, or nobody can be asked. called: data, metric, search and
-    optimizers of the file are not used."""
-    from workbench.cli.trust.powers import file_powers
-    from workbench.spec import load_yaml_file
+    is what must run, and nothing else passes the doors of `workbench.spec` until the command ends.
+
+    sets: lists of the user's own changes of it, which are not asked about. called: data, metric, search and optimizers
+    of the file are not used. further: loads what the file says beyond a workflow. Raises SpecError if the answer is no,
+    or nobody can be asked.
+    """
+    from workbench.cli.trust.needs import collect_changed
+    from workbench.spec import Consent, load_yaml_file
 
     source = load_yaml_file(file)
-    if not _lies_in_trusted_folder(file):
-        asked = file_powers(source, called)
-        if called and asked and (whole := file_powers(source)).digest in _known()["files"]:
-            asked = whole
-        _ask(asked, str(file), file, f"`workbench trust {one_line(file)}`, or ")
-        _hold(asked.contents)
+    if _lies_in_trusted_folder(file):
+        _hold(Consent(file.resolve().parent, everything=True))
+        return source
+    asked = collect_changed(source, sets, called, further)
+    if called and asked and (whole := collect_changed(source, sets)).digest in _known()["files"]:
+        asked = whole
+    _ask(asked, str(file), file, f"`workbench trust {one_line(file)}`, or ")
+    _hold(asked.consent)
     return source
 
 
-def unlooked(source: Source) -> tuple[list[str], bool]:
+def unlooked(source: Source, sets: Sequence[tuple[str, Any]]) -> tuple[list[str], bool]:
     """List what an untrusted file names outside its folder, which may not be read without asking, and whether these are
-    only its rows. Raises SpecError."""
-    from workbench.cli.trust.powers import file_powers
-    from workbench.task import find_powers
+    only its rows. Until the command ends, nothing there is read. sets: the user's own changes. Raises SpecError."""
+    from workbench.cli.trust.needs import collect_changed
 
-    file = Path(source.file)
-    if _lies_in_trusted_folder(file) or file_powers(source).digest in _known()["files"]:
+    if _lies_in_trusted_folder(Path(source.file)):
         return [], True
-    base = file.resolve().parent
-    powers = find_powers(source.value, base).powers
-    found = {p.text: p.at[0] for p in powers if p.outside or any(not f.is_relative_to(base) for f in p.files)}
-    return sorted(found), set(found.values()) <= {"data"}
+    if (needs := collect_changed(source, [sets])).digest in _known()["files"]:
+        return [], True
+    _hold(needs.without_outside())
+    return sorted(found := needs.outside()), set(found.values()) <= {"data"}
 
 
-def require_trust_in_run(run: str, db: str) -> str:
+def require_trust_in_run(run: str, db: str, sets: Sequence[tuple[str, Any]] = ()) -> str:
     """Require trust for the workflow file that a run stores, with the flags of its start. Returns the name of the run.
     The folder of the database counts, not the folder that the run names. Raises StoreError, too."""
     from workbench.base.files import content_digest
-    from workbench.cli.trust.powers import read_powers
+    from workbench.cli.trust.needs import collect_changed, collect_needs
+    from workbench.errors import SpecError
     from workbench.run import content_of_stored, name_of_stored, read_stored_source
+    from workbench.spec import Consent, load_yaml_file
     from workbench.store import ReadOnlyStore
 
     with ReadOnlyStore(db) as store:
         row = store.find_run(run)
-        if _lies_in_trusted_folder(Path(db)) or row["file"] is None:
-            return row["run"]  # without a file it is no run of `optimize`, and `resume` refuses it
+        if row["file"] is None:  # it is no run of `optimize`, and `resume` refuses it
+            return row["run"]
+        if _lies_in_trusted_folder(Path(db)):
+            _hold(Consent(Path(row["file"]).parent.resolve(), everything=True))
+            return row["run"]
         written, base, started = read_stored_source(row)
         content = content_of_stored(row)
-    powers = read_powers(written.value, written.text, base)
+    needs = collect_needs(written)
+    with_flags = collect_changed(started, [sets])
     text = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
-    with_flags = read_powers(started.value, text, base)
-    if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
-        for found in (powers, with_flags):  # otherwise a database could claim to be from the root folder
-            found.add("reads outside its folder", str(base))
-    _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
-    _hold({**with_flags.contents, name_of_stored(row): content_digest(content)})
+    with_flags.digests["."] = content_digest(text.encode("utf-8", "surrogatepass"))
+    here = base.resolve().is_relative_to(Path(db).resolve().parent)
+    with suppress(SpecError):
+        here = here or load_yaml_file(written.file).text == written.text
+    if not here:
+        for found in (needs, with_flags):  # otherwise a database could claim to be from the root folder
+            found.add("reads outside its folder", str(base), str(base))
+    _ask(needs if needs.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
+    consent = with_flags.consent
+    consent.contents[name_of_stored(row)] = content_digest(content)
+    _hold(consent)
     return row["run"]
 
 
-def _hold(contents: Mapping[str, str]) -> None:
-    """Refuse, until the command ends, files that have changed since it asked."""
-    from workbench.spec import forget_asked, note_asked
+def _hold(consent: Consent) -> None:
+    """Guard the doors until the command ends."""
+    from workbench.spec import guard, unguard
 
     if (command := click.get_current_context(silent=True)) is not None:
-        note_asked(contents)
-        command.call_on_close(forget_asked)
-
-
-def _is_still_there(written: Source) -> bool:
-    """Return True if the file of a run still exists on this machine with the stored content."""
-    from workbench.errors import SpecError
-    from workbench.spec import load_yaml_file
-
-    try:
-        return load_yaml_file(written.file).text == written.text
-    except SpecError:
-        return False
+        guard(consent)
+        command.call_on_close(unguard)
 
 
 def trust_result(file: Source | Path, result: Path) -> None:
     """Trust the file that a run wrote: its capabilities come from the trusted file that the run started from."""
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
 
-    if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
-        _remember_file(powers, result)
+    if not _lies_in_trusted_folder(result) and (needs := collect_needs(result)) and collect_needs(file).covers(needs):
+        _remember_file(needs, result)
 
 
-def trust_file(file: Path) -> Powers:
+def trust_file(file: Path) -> Needs:
     """Trust a file in its current form, because the user named it or the command has just written it. Returns its
     capabilities. Raises SpecError."""
-    from workbench.cli.trust.powers import file_powers
+    from workbench.cli.trust.needs import collect_needs
 
-    powers = file_powers(file)
-    _remember_file(powers, file)
-    return powers
+    needs = collect_needs(file)
+    _remember_file(needs, file)
+    return needs
 
 
-def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
+def _ask(needs: Needs, name: str, place: Path, way: str = "") -> None:
     """Ask the user. way: how to trust it without a question, other than by its folder."""
     from workbench.errors import SpecError
 
-    if not powers or powers.digest in _known()["files"]:
+    if not needs or needs.digest in _known()["files"]:
         return
     folder = place.resolve().parent
-    state = _describe_state(powers, place)
+    state = _describe_state(needs, place)
     if not _somebody_is_there():
         raise SpecError(
-            f"{one_line(name)} {state}, and nobody can be asked here. It {'; it '.join(powers.lines())}",
+            f"{one_line(name)} {state}, and nobody can be asked here. It {'; it '.join(needs.lines())}",
             hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
             f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
         )
     say(f"{one_line(name)} {state}. Besides calling its models it", err=True)
-    for line in powers.lines():
+    for line in needs.lines():
         say(f"  {line}", err=True)
     say(
         f"Trust it?\n  yes: in its current form\n  folder: all files in {one_line(folder)}, now and when they change",
@@ -149,17 +159,17 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if choice == "n":
         raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
     if choice == "y":
-        _remember_file(powers, place)
+        _remember_file(needs, place)
     else:
         _remember_folder(folder)
 
 
-def _describe_state(powers: Powers, place: Path) -> str:
+def _describe_state(needs: Needs, place: Path) -> str:
     """Say that a file is not trusted, or what has changed since it was."""
     known = _known()
     if (path := str(place.resolve())) not in known["files"].values():
         return "is not trusted yet"
-    marks, now = json.loads(known["marks"].get(path, "{}")), _marks(powers)
+    marks, now = json.loads(known["marks"].get(path, "{}")), _marks(needs)
     told = [f"{one_line(name)} differs" for name, mark in now.items() if name != "." and marks.get(name, mark) != mark]
     told += [f"{one_line(name)} is new" for name in now if name not in marks]
     told += [f"{one_line(name)} is gone" for name in marks if name not in now]
@@ -168,8 +178,8 @@ def _describe_state(powers: Powers, place: Path) -> str:
     return f"has changed since it was trusted{what}"
 
 
-def _marks(powers: Powers) -> dict[str, str]:
-    return {name: mark[:12] for name, mark in [*powers.digests.items()][:_MOST_MARKS]}
+def _marks(needs: Needs) -> dict[str, str]:
+    return {name: mark[:12] for name, mark in [*needs.digests.items()][:_MOST_MARKS]}
 
 
 def _somebody_is_there() -> bool:
@@ -214,10 +224,10 @@ def _remember_folder(folder: Path) -> None:
     _save(known)
 
 
-def _remember_file(powers: Powers, file: Path) -> None:
+def _remember_file(needs: Needs, file: Path) -> None:
     known, place = _known(), str(file.resolve())
     known["files"] = {digest: old for digest, old in known["files"].items() if old != place}
-    known["files"][powers.digest], known["marks"][place] = place, json.dumps(_marks(powers))
+    known["files"][needs.digest], known["marks"][place] = place, json.dumps(_marks(needs))
     _save(known)
 
 
@@ -257,9 +267,9 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
         _remember_folder(folder.resolve())
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
     for file in () if forget else files:
-        powers = trust_file(file)
+        needs = trust_file(file)
         say(f"trusted in its current form: {one_line(file)}", err=as_json)
-        for line in powers.lines() or ["only calls its models"]:
+        for line in needs.lines() or ["only calls its models"]:
             say(f"  {line}", err=as_json)
     known = _known()
     if as_json:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,9 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from workbench.base.concurrency import run_in_thread
 from workbench.base.hashing import digest
 from workbench.base.type_guards import copied
-from workbench.errors import NodeError, PluginError, SpecError, suggest
+from workbench.errors import NodeError, PluginError, SpecError, placed_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import PREFIX, Powers, load_user_code, parse_address
+from workbench.spec import PREFIX, load_python, load_user_code, parse_address
 from workbench_kit.acting.results import cut_text
 
 #: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
@@ -61,8 +61,6 @@ class Environment(BaseModel):
 
     #: The form of actions, for the agent.
     help: ClassVar[str] = ""
-    #: Its powers, by setting (`workbench.spec`). An environment without them is not opened for an untrusted file.
-    powers: ClassVar[Powers]
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)
@@ -304,6 +302,15 @@ def environment_class(name: str, base: Path) -> type[Environment]:
     if not (isinstance(found, type) and issubclass(found, Environment)):
         raise PluginError(f"'{name}' is not a subclass of workbench_kit.acting.environment.Environment")
     return found
+
+
+def enter_environment(name: Any, settings: Mapping[str, Any], base: Path) -> None:
+    """Pass the doors of an environment that a node names."""
+    if name.startswith(PREFIX):
+        load_python(name, base, "environment")
+    elif name in plugins().names("environments"):
+        with placed_at("settings"), suppress(SpecError, PluginError):
+            open_environment(name, settings, base).close()
 
 
 def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:

@@ -23,6 +23,7 @@ from workbench.base.concurrency import run_in_thread
 from workbench.base.distribution import pip_install
 from workbench.base.text import visible
 from workbench.errors import NodeError, SpecError
+from workbench.spec import start_program
 from workbench_kit.acting.programs import check_program, dying_with_us
 from workbench_kit.wire import redact
 
@@ -52,6 +53,7 @@ class Server:
     command: tuple[str, ...]
     base: Path
     env: tuple[tuple[str, str], ...] = ()
+    text: str = ""  # the command as written
 
     def __str__(self) -> str:
         return visible(shlex.join(self.command))
@@ -88,6 +90,7 @@ class ServerSession:
     """A server that runs until it is closed, and ends with this process in any case."""
 
     def __init__(self, server: Server):
+        start_program(server.text or shlex.join(server.command), server.base, now=True)
         self.server, self.broken, self._lock = server, False, threading.Lock()
         self._task: concurrent.futures.Future[asyncio.Task[Any]] = concurrent.futures.Future()
         self._ready: concurrent.futures.Future[Any] = concurrent.futures.Future()

@@ -141,7 +141,7 @@ def as_rules_see(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def server_tools(address: str, base: Path, env: tuple[tuple[str, str], ...], asked: bool) -> Sequence[Tool]:
     """Return the tools of a server, or the one named in its address. asked: whether the server may be started."""
     parsed = parse_server(address)
-    server = Server(parsed.words, base, env)
+    server = Server(parsed.words, base, env, parsed.command)
     if asked:
         server.variables()
     names = [parsed.tool] if parsed.tool else [tool.name for tool in list_tools(server)] if asked else []

@@ -20,10 +20,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.base.type_guards import copied, dicts_in, is_dict
-from workbench.errors import NodeError, SpecError
+from workbench.errors import NodeError, SpecError, placed_at
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import PREFIX, SERVER, Code, parse_address, parse_server, read_user_code
+from workbench.spec import (
+    PREFIX,
+    SERVER,
+    Code,
+    load_python,
+    parse_address,
+    parse_server,
+    read_user_code,
+    set_variables,
+    start_program,
+)
 from workbench_kit.acting.beside import Leftovers
 from workbench_kit.acting.bound_function import BoundFunction
 from workbench_kit.acting.code_session import NOTHING, SESSION, Reach, is_session, session_of
@@ -138,7 +148,8 @@ def load_tools(
     found: dict[str, Tool] = {}
     for number, address in enumerate(addresses):
         try:
-            tools = tools_at(address, base, env, code)
+            with placed_at("tools", number):
+                tools = tools_at(address, base, env, code)
         except SpecError as error:
             raise error if error.path else SpecError(error.message, hint=error.hint, path=("tools", number)) from error
         for tool in tools:
@@ -159,6 +170,7 @@ def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None, cod
 
     Raises SpecError with a correction.
     """
+    enter_tool(address, base, env)
     if address.startswith(SERVER):
         return server_tools(address, base.resolve(), tuple((env or {}).items()), code == "loaded")
     if address.partition("#")[0] == SESSION:
@@ -171,6 +183,15 @@ def tools_at(address: str, base: Path, env: Mapping[str, str] | None = None, cod
     if code == "unread":
         return [Tool(parse_address(address).name, "", {}, _outside, address)]
     return [_python_tool(address, base, code)]  # the module is cached by its content, so an edited file is read again
+
+
+def enter_tool(address: str, base: Path, env: Mapping[str, str] | None = None) -> None:
+    """Pass the doors of the tool at an address, with further variables for a server (`workbench.spec`)."""
+    if address.startswith(SERVER):
+        start_program(parse_server(address).command, base)
+    elif address.startswith(PREFIX):
+        load_python(address, base)
+    set_variables(env or {}, base)
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:

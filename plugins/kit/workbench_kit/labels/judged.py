@@ -19,6 +19,7 @@ from workbench.base.hashing import digest
 from workbench.base.text import one_line
 from workbench.errors import SpecError
 from workbench.proof import GAIN, LEVEL, Claim, Evidence, Kind, describe_proof, paired_proof, voided
+from workbench.spec import read_outside
 from workbench.task import graded_field
 from workbench_kit.labels.prediction_powered import PoweredMean, lowest_mean, powered_mean
 
@@ -335,6 +336,8 @@ def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
     task = tested.task
     labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
     try:
+        if path:
+            read_outside(task.spec.proof.labels, task.workflow.base)
         labels = read_labels(path) if path and path.exists() else []
     except SpecError as error:  # results that were paid for are reported all the same
         tested.warnings.append(f"the labels are not used: {error}")

@@ -10,14 +10,16 @@ answer has no place for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from workbench.errors import SpecError
-from workbench.spec import NODE, Pattern
+from workbench.errors import PluginError, SpecError
+from workbench.spec import Pattern, home_folder, is_collecting
 from workbench.study import Study
 from workbench.workflow import Trace, Workflow, node_tree
+from workbench_kit.acting import child_node
 from workbench_kit.answers import as_text
 from workbench_training.extension import Paper, RecipeField
 from workbench_training.recipe import Recipe
@@ -33,6 +35,14 @@ class Solo(Recipe):
 
     node: dict[str, Any] = Field(description='a predict, e.g. {predict: "question -> chain, answer"}')
     chain: str = Field("chain", description="its first output, which holds the answers of the nodes in their order")
+
+    @field_validator("node")
+    @classmethod
+    def _enter_node(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if is_collecting():
+            with suppress(SpecError, PluginError):  # reported by `ready`
+                child_node(NAME, value, home_folder(), ("node",), "outlined")
+        return value
 
     def check(self, optimizer: Any) -> None:
         given = {
@@ -127,7 +137,6 @@ PAPER = Paper(
             "solo",
             Solo,
             "learn to do alone, as one node, what the workflow's nodes do together (Chain-of-Agents)",
-            powers={"node": NODE},
         )
     ]
 )

@@ -88,7 +88,6 @@ PAPER = Paper(
             "cory",
             RoleExchange,
             "two policies of one base exchange their roles (CORY): {}",
-            powers={},
         )
     ]
 )

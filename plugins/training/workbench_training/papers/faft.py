@@ -110,7 +110,6 @@ PAPER = Paper(
             "feedback",
             Feedback,
             "learn from wrong runs too, behind a marker in the instructions (FAFT); {} takes the defaults",
-            powers={},
         )
     ]
 )

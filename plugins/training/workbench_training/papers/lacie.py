@@ -174,7 +174,6 @@ PAPER = Paper(
             Listener,
             "compare answers by whether they are right and whether a listener, the model of the role `judge`, would "
             "accept them (LACIE)",
-            powers={},
         )
     ]
 )

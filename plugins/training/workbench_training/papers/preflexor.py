@@ -85,7 +85,6 @@ PAPER = Paper(
             "thinking",
             Thinking,
             "compare answers without the thoughts in them (PRefLexOR); {} takes the defaults",
-            powers={},
         )
     ]
 )

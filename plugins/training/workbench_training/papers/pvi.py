@@ -130,7 +130,6 @@ PAPER = Paper(
             PVI,
             "source labels: order and leave out rows by what their inputs tell of their labels (PVI); {} takes the "
             "defaults",
-            powers={},
         )
     ]
 )

@@ -14,7 +14,7 @@ from workbench.base.concurrency import gather_all
 from workbench.base.hashing import digest
 from workbench.errors import StoreError
 from workbench.lm import HasWeights, Request, Response
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import LMSpec, allow, collecting, lm_spec, read_outside
 from workbench.study import Evaluation
 from workbench.task import Example
 from workbench.workflow import CallRecord
@@ -344,6 +344,9 @@ def hash_state(agent: str, call: CallRecord) -> str:
 
 def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
     """The value of the role's LM that names these weights."""
+    with collecting(folder) as passed:
+        read_outside(str(folder.resolve()), folder)
+    allow(passed)
     changes: dict[str, Any] = role.spec.model_dump(exclude_defaults=True)
     changes["extra"] = {k: v for k, v in role.spec.extra.items() if k != "revision"}
     found = dict(role.lm.with_weights(str(folder.resolve())))

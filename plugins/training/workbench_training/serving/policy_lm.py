@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.spec import declares
 from workbench_engine.chat_template import render_chat
 from workbench_kit.lms.batching import Job, RefillingBatcher, derive_seed
 from workbench_kit.lms.native_calls import (
@@ -93,7 +92,6 @@ class CandidateEngine(Protocol):
 LIVE: dict[str, Engine] = {}
 
 
-@declares()
 def policy(model: str, settings: Any) -> PolicyLM:
     """The LM of the name `NAME@VERSION`, as rollouts use it."""
     name, _, version = model.rpartition("@")

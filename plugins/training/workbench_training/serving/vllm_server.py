@@ -18,6 +18,7 @@ import aiohttp
 
 from workbench.base.distribution import pip_install
 from workbench.errors import PluginError
+from workbench.spec import home_folder, start_program
 from workbench_training.serving.server_log import describe_log
 from workbench_training.serving.vllm_client import SyncError
 from workbench_training.settings import ServerSettings
@@ -76,6 +77,7 @@ class ManagedServer:
 
     async def start(self) -> None:
         """Start it, and wait until it is healthy. Raises SyncError with its first error and its last lines."""
+        start_program(self.settings.command_line, home_folder(), now=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         begun = self.log.stat().st_size if self.log.exists() else 0  # what an earlier server said is not this one's
         with self.log.open("ab") as out:

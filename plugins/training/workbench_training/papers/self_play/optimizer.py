@@ -21,7 +21,7 @@ from workbench.task import Example
 from workbench_training.grpo import GRPO
 from workbench_training.papers.self_play.settings import PROPOSER_CONSTANTS, Proposer
 from workbench_training.rollouts.study_rollouts import StudyRolloutSource
-from workbench_training.settings import PolicySettings, server_powers
+from workbench_training.settings import PolicySettings
 from workbench_training.state.disk_space import Written
 
 PROPOSER = "proposer"
@@ -32,8 +32,6 @@ class SelfPlay(GRPO):
 
     `schedule` is that of the solver in each turn. The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`.
     """
-
-    powers = {"server": server_powers}
 
     turns: int = Field(3, ge=1, description="turns of the proposer and of the solver")
     proposer: Proposer = Field(Proposer.model_validate({}), description="how tasks are written and chosen")
