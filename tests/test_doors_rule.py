@@ -65,6 +65,7 @@ ALLOWED: dict[str, tuple[str, str]] = {
     "plugins/agents/workbench_worlds/interpreter.py": ("subprocess", DOOR),
     "plugins/agents/workbench_worlds/process.py": ("open_connection, socket, subprocess", DOOR),
     "plugins/agents/workbench_worlds/tasks.py": ("subprocess", DOOR),
+    "plugins/agents/workbench_worlds/worlds/browsergym.py": ("import_module", INSIDE),
     "plugins/agents/workbench_worlds/worlds/intercode_bash.py": ("subprocess", INSIDE),
     "plugins/agents/workbench_worlds/worlds/tau2.py": ("import_module", INSIDE),
     "plugins/agents/workbench_worlds/worlds/textworld.py": ("subprocess", INSIDE),
