@@ -336,7 +336,7 @@ def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
     task = tested.task
     labels, path = list[Label](), task.spec.proof.labels and task.workflow.base / task.spec.proof.labels
     try:
-        if path:
+        if path and task.spec.proof.labels:
             read_outside(task.spec.proof.labels, task.workflow.base)
         labels = read_labels(path) if path and path.exists() else []
     except SpecError as error:  # results that were paid for are reported all the same
