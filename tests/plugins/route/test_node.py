@@ -63,6 +63,7 @@ def say(request: Request) -> str:
 
 def routed(node: dict[str, Any], texts: list[str], folder: Path, speak: Any = say) -> tuple[list[Any], Script]:
     script = Script(speak)
+    folder.mkdir(exist_ok=True)
     outcomes = run_rows(make_workflow({"n": node}, folder), [{"text": t} for t in texts], script, folder / "run.db")
     return outcomes, script
 
