@@ -409,6 +409,26 @@ def trpa_loss(model: Any, samples: Sequence[Sample], beta: float = 0.1) -> torch
     return torch.stack(terms).mean() + 0.001 * trust / sum(s.n for s in samples)
 
 
+def p3o_loss(model: Any, samples: Sequence[Sample], weight: float = 0.05, clip: float = 0.2) -> torch.Tensor:
+    """Half the clipped product of both ratios, times the smaller of D d and D clip(d), over all pairs."""
+    found: dict[tuple[str, int], list[Any]] = {}  # reward, log-ratio to the sampler, log-ratio of it to the reference
+    for s in samples:
+        if s.reward is not None:
+            own = found.setdefault((s.task, s.rollout), [s.reward, torch.zeros(()), 0.0])
+            own[1] = own[1] + (log_probabilities(model, s) - torch.tensor(before(s))).sum()
+            own[2] += sum(before(s)) - sum(s.ref)
+    terms = []
+    for (task, _), (reward, moved, apart) in found.items():
+        for (other, _), (less, moved_less, apart_less) in found.items():
+            if task == other and reward > less:
+                gain = (reward - weight * apart) - (less - weight * apart_less)
+                d = moved - moved_less
+                ratio = min(max(math.exp(float(moved + moved_less)), 1 - clip), 1 + clip)
+                bounded = torch.clamp(d, -clip, clip)
+                terms.append(-ratio * torch.minimum(gain * d, gain * bounded) / 2)
+    return torch.stack(terms).mean()
+
+
 def orpo_loss(model: Any, samples: Sequence[Sample], weight: float = 0.1) -> torch.Tensor:
     """Without a reference: gains are mean log-probabilities."""
 

@@ -33,7 +33,8 @@ _seen: list[list[str]] = []
 
 
 def _note(event: str, given: tuple[Any, ...]) -> None:
-    if _seen and event in _ACTS and sys.executable not in str(given):  # the sandbox is a Python of ours
+    ours = any(place in str(given) for place in (sys.executable, sys.base_prefix))  # the sandbox is a Python of ours
+    if _seen and event in _ACTS and not ours:
         _seen[-1].append(f"{event}: {given[0] or given[1]!r:.200}")
 
 

@@ -214,7 +214,7 @@ def test_rows_of_an_older_version_are_clipped_and_not_weighted(base: str) -> Non
 def test_only_losses_over_rows_are_corrected() -> None:
     plain = Learning.model_validate({})
     uncorrected = {name for name in PRESETS if not is_corrected(make_objective(name), plain)}
-    assert uncorrected == {"trpa"}
+    assert uncorrected == {"p3o", "trpa"}
     assert not is_corrected(Objective(surrogate="likelihood"), plain)
     assert not is_corrected(Objective(correction=False), plain)
     assert not is_corrected(Objective(), Learning.model_validate({"temperature": 0.7}))
