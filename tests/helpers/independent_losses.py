@@ -423,7 +423,7 @@ def p3o_loss(model: Any, samples: Sequence[Sample], weight: float = 0.05, clip: 
             if task == other and reward > less:
                 gain = (reward - weight * apart) - (less - weight * apart_less)
                 d = moved - moved_less
-                ratio = min(max(math.exp(float(moved + moved_less)), 1 - clip), 1 + clip)
+                ratio = min(max(math.exp(float((moved + moved_less).detach())), 1 - clip), 1 + clip)
                 bounded = torch.clamp(d, -clip, clip)
                 terms.append(-ratio * torch.minimum(gain * d, gain * bounded) / 2)
     return torch.stack(terms).mean()
