@@ -83,6 +83,26 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         {"lm": {"model": "openai/x", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
         "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of openai",
     ),
+    "key after an empty part": (
+        {"lm": {"model": "openai//x", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
+        "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of openai",
+    ),
+    "key after a letter": (
+        {"lm": {"model": "openai/S/x", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
+        "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of openai",
+    ),
+    "key after a colon": (
+        {"lm": {"model": "openai:x", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
+        "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of openai",
+    ),
+    "key through litellm": (
+        {"lm": {"model": "litellm/aws/S/x", "api_key_env": "MY_S_KEY"}},
+        "sends a variable of the environment: MY_S_KEY to the servers of aws",
+    ),
+    "key of a bare name": (
+        {"lm": {"model": "gpt-9", "api_key_env": "AWS_SECRET_ACCESS_KEY"}},
+        "sends a variable of the environment: AWS_SECRET_ACCESS_KEY to the servers of gpt-9",
+    ),
     "key to a broken address": (
         {"lm": {"model": "openai/x", "api_base": "http://[evil.example", "api_key_env": "K"}},
         "sends a variable of the environment: K to http://[evil.example",

@@ -58,6 +58,7 @@ def test_not_on_this_machine(subtests: pytest.Subtests) -> None:
         "",
         None,
         "127.0.0.1",
+        "http://e.org\\@127.0.0.1/v1",
         "http://[::1/v1",
     ]:
         with subtests.test(base=base):

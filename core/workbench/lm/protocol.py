@@ -292,7 +292,7 @@ def is_loopback(base: str | None) -> bool:
     Only localhost and numeric addresses count: a host name may begin with `127.` and resolve to any address.
     """
     try:
-        host = urlsplit(base or "").hostname or ""
+        host = "" if "\\" in (base or "") else urlsplit(base or "").hostname or ""  # clients differ on a backslash
         if host == "localhost":
             return True
         address = ip_address(host)

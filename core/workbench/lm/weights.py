@@ -33,7 +33,7 @@ from workbench.spec import (
 #: Settings of a node that name a language model.
 LM_KEYS = ("lm", "embedder")
 _SERVER = re.compile(r"https?://\S+", re.IGNORECASE)
-_FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|/).*)", re.DOTALL)
+_FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|[/~]|.*/\.\./).*)", re.DOTALL)
 
 
 def weights_folder(lm: Any) -> str | None:
@@ -56,7 +56,7 @@ def enter_model(lm: Any, base: Path, *at: str | int) -> tuple[set[str], set[str]
     settings = lm.model_dump(exclude_unset=True) if isinstance(lm, LMSpec) else lm if is_dict(lm) else {"model": lm}
     extra, weights = settings.get("extra"), weights_folder(lm if is_dict(lm) else settings)
     if weights is not None:
-        read_outside(weights, base)
+        read_outside(os.path.expanduser(weights), base)
         pass_door("reads outside its folder", weights, weights, base, at, form="model", asked=False)
     names, servers = _sent(settings)
     for server in sorted(servers):
@@ -81,10 +81,16 @@ def _sent(lm: Mapping[str, Any]) -> tuple[set[str], set[str]]:
         if isinstance(text, str):
             names |= set(VARIABLE.findall(text))
             servers |= set(_SERVER.findall(text))
-    *providers, _ = str(lm.get("model") or "").upper().split("/")
-    if providers and not lm.get("api_base") and not all(any(p in n.upper() for p in providers) for n in names):
-        servers.add(f"the servers of {'/'.join(providers).lower()}")
+    if not lm.get("api_base") and not all(_is_named_after(name, model := str(lm.get("model") or "")) for name in names):
+        servers.add(f"the servers of {re.split('[/:]', model.removeprefix('litellm/'))[0] or model}")
     return names, servers
+
+
+def _is_named_after(variable: str, model: str) -> bool:
+    """Return True if a variable has the name of a model's provider, the first part of its name, as whole words."""
+    provider, *rest = re.split("[/:]", model.removeprefix("litellm/"))
+    words = re.sub(r"\W", "_", provider.upper())
+    return bool(provider and rest) and f"_{words}_" in f"_{variable.upper()}_"
 
 
 def _host(server: str) -> str:

@@ -92,7 +92,9 @@ class Store:
                 self.conn.executescript(SCHEMA)  # the migrations of files import a package for 0.2 s
                 return
             if not self.path.parent.is_dir():
-                raise StoreError(f"there is no folder {self.path.parent} for the run database; make it, or use another")
+                raise StoreError(
+                    f"there is no folder {self.path.parent} for the run database; make it, or use another --db"
+                )
             check_database_files(self.path)
             with _creation_lock(self.path.parent):
                 make_private(self.path)
