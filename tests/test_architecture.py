@@ -51,6 +51,7 @@ ROOMS = {
     "run": "the course of a run",
     "evaluation": "rows scored, kept, compared",
     # What plugins share, in drawers. No room above imports it.
+    "kit/files": "settings that name a file",
     "kit/wire": "the words of servers: forms, dialects, usage, prices",
     "kit/answers": "what a model says, as values",
     "kit/searching": "trees, edits, rankings",

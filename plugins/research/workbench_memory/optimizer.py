@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.errors import SpecError
-from workbench.spec import home_folder, read_outside
 from workbench.study import score_of
 from workbench.workflow import EXCHANGE, node_at
+from workbench_kit.files import FilePath
 from workbench_kit.prompting import Proposer
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
@@ -71,18 +71,11 @@ class Memory(Optimizer):
         8, ge=1, le=1000, description="maximum number of edits to learn from; each is a call of the proposer"
     )
     temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
-    shared: str = Field(
+    shared: FilePath = Field(
         "",
         description="file (.jsonl) of entries that runs share: a run begins with them, and adds those of its winner; "
         "needs a recall node",
     )
-
-    @field_validator("shared")
-    @classmethod
-    def _enter_shared(cls, value: str) -> str:
-        if value:
-            read_outside(value, home_folder(), "shared")
-        return value
 
     def reads_search(self) -> bool:
         return False

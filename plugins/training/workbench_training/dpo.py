@@ -10,14 +10,15 @@ begin with one prompt, and are compared with all that was drawn in them (`rollou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator, model_validator
 
 from workbench import Study
-from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import home_folder, read_outside
-from workbench.task import Example, read_rows
+from workbench.errors import SpecError, suggest
+from workbench.task import Example
+from workbench_kit.files import FilePath
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer
 from workbench_training.objective import Objective, pair_losses
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
 
-    pairs: str = Field(
+    pairs: FilePath = Field(
         "",
         description="file of pairs to learn from, in place of rollouts: rows with the inputs of the trained node, and "
         "its output as `chosen` and as `rejected`; relative to the workflow file",
@@ -51,13 +52,6 @@ class DPO(ImitationOptimizer):
         description="what is compared: dpo: gains on the weights at the start; odds_ratio: odds, beside the likelihood "
         "of the better answer (ORPO)",
     )
-
-    @field_validator("pairs")
-    @classmethod
-    def _enter_pairs(cls, value: str) -> str:
-        if value:
-            read_outside(value, home_folder(), "pairs")
-        return value
 
     @field_validator("loss")
     @classmethod
@@ -99,13 +93,7 @@ class DPO(ImitationOptimizer):
                 hint="Name it: address: nodes.NAME.lm.",
                 path=("pairs",),
             )
-        place = (study.workflow.base / self.pairs).resolve()
-        with errors_at("pairs"):
-            rows = read_rows(str(place), place.parent, {})
-        try:
-            return read_pairs(rows, nodes[0])
-        except ValueError as error:
-            raise SpecError(f"{place}: {error}", path=("pairs",)) from None
+        return self.read_file(study, "pairs", partial(read_pairs, node=nodes[0]))
 
     def affords(self, study: Study, source: StudyRolloutSource, schedule: TrainingSchedule, round_: int) -> bool:
         if self.pairs:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from workbench import Patch, Study, Workflow
-from workbench.task import Example
+from workbench.errors import SpecError, errors_at
+from workbench.task import Example, read_rows
 from workbench_training.base import TrainingOptimizer
 from workbench_training.batch import describe_step
 from workbench_training.objective import Objective
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from workbench_training.rollouts.token_rows import RolloutRows, Row
     from workbench_training.serving.policy_lm import Engine
     from workbench_training.state.resume_record import TrainingRecord
+
+T = TypeVar("T")
 
 
 class ImitationOptimizer(TrainingOptimizer):
@@ -102,6 +105,19 @@ class ImitationOptimizer(TrainingOptimizer):
     def calls_beside(self) -> int:
         """Calls for each run besides the workflow's and those of rewards."""
         return sum(recipe.extra_calls for recipe in self.recipes.values())
+
+    def read_file(self, study: Study, setting: str, parse: Callable[[Sequence[Mapping[str, Any]]], T]) -> T:
+        """Read the rows of the file that a setting names. parse: raises ValueError for a row that does not fit.
+
+        Raises SpecError.
+        """
+        place = (study.workflow.base / getattr(self, setting)).resolve()
+        with errors_at(setting):
+            rows = read_rows(str(place), place.parent, {})
+        try:
+            return parse(rows)
+        except ValueError as error:
+            raise SpecError(f"{place}: {error}", path=(setting,)) from None
 
     def changes(self, workflow: Workflow) -> dict[str, Any]:
         """Changes of the workflow beside the weights, for use."""

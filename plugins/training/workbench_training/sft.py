@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
-from workbench.errors import SpecError, errors_at, suggest
-from workbench.spec import Pattern, check_pattern, home_folder, read_outside
-from workbench.task import Example, read_rows
+from workbench.errors import SpecError, suggest
+from workbench.spec import Pattern, check_pattern
+from workbench.task import Example
+from workbench_kit.files import FilePath
 from workbench_training.batch import describe_step
 from workbench_training.extension import with_recipes
 from workbench_training.imitation import ImitationOptimizer, drop_repeats
@@ -32,7 +33,6 @@ from workbench_training.rollouts.node_outputs import score_output
 from workbench_training.rollouts.node_settings import find_call_limit, find_settings
 from workbench_training.rollouts.sft_data import (
     ChatTokenizer,
-    SFTExample,
     extract_drawn_rows,
     extract_examples,
     find_trained_nodes,
@@ -78,7 +78,7 @@ class SFT(ImitationOptimizer):
     labels: dict[str, str] = Field(
         default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
     )
-    mixture: str = Field(
+    mixture: FilePath = Field(
         "",
         description="file with general chats, four for each row of the task (AgentTuning): rows {messages: [{role, "
         "content}, ...]}, relative to the workflow file",
@@ -133,7 +133,7 @@ class SFT(ImitationOptimizer):
                 path=("first_thought",),
             )
         if self.mixture:
-            self._general_chats(study)
+            self.read_file(study, "mixture", read_general_chats)
 
     def identify(self) -> dict[str, Any]:
         return {**super().identify(), "revision": REVISION}
@@ -283,27 +283,11 @@ class SFT(ImitationOptimizer):
         judge.report(study.log)
         return groups
 
-    @field_validator("mixture")
-    @classmethod
-    def _enter_mixture(cls, value: str) -> str:
-        if value:
-            read_outside(value, home_folder(), "mixture")
-        return value
-
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
         if not self.mixture:
             return []
-        lessons, tokens = self._general_chats(study), make_chat_tokenizer(policy)
+        lessons, tokens = self.read_file(study, "mixture", read_general_chats), make_chat_tokenizer(policy)
         return [rows for lesson in lessons if (rows := tokenize_example(lesson, tokens))]
-
-    def _general_chats(self, study: Study) -> list[SFTExample]:
-        place = (study.workflow.base / self.mixture).resolve()
-        with errors_at("mixture"):
-            rows = read_rows(str(place), place.parent, {})
-        try:
-            return read_general_chats(rows)
-        except ValueError as error:
-            raise SpecError(f"{place}: {error}", path=("mixture",)) from None
 
     def arrange(self, chosen: Sequence[list[Row]], more: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         if not self._ordered:
