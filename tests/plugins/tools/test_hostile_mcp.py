@@ -36,7 +36,7 @@ for line in sys.stdin:
 """
 
 
-def ask(answer: str, folder: Path, seconds: float = 4.0) -> object:
+def ask(answer: str, folder: Path, seconds: float = 30.0) -> object:
     """The result of a call of a server that answers so. Checks that the server is gone."""
     mark = f"serve_{folder.name}.py"
     (folder / mark).write_text(SERVER.replace("ANSWER", answer))
@@ -59,7 +59,9 @@ def ask(answer: str, folder: Path, seconds: float = 4.0) -> object:
         ("send(id=99, method='elicitation/create', params={'message': 'your password?'}); say(i, 'fine')", "fine"),
         ("sys.stderr.write('x' * 10_000_000); say(i, 'fine')", "fine"),
         ("print('debug: paying', flush=True); say(i, 'fine')", "fine"),
+        ("say(i, 'x' * 5_000_000)", "x" * 5_000_000),  # the caller cuts it: test_mcp_tools.py
     ],
+    ids=lambda text: text[:40],
 )
 def test_only_the_answer_to_the_call_is_its_result(
     answer: str, result: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -97,7 +99,6 @@ SAMPLE = "send(id=n, method='sampling/createMessage', params={'messages': [], 'm
         pytest.param("[sys.stdout.write('x' * 100_000) for n in iter(int, 1)]", marks=pytest.mark.slow),
         "send(**{'x': '['}); sys.stdout.write('[' * 200_000 + chr(10)); sys.stdout.flush()",
         "signal.signal(15, signal.SIG_IGN); time.sleep(600)",
-        "say(i, 'x' * 5_000_000)",
         "send(id=i, error={'code': 1, 'message': 'x' * 10_000_000})",
         "send(id=i, error={'code': 10 ** 400, 'message': 'two\\nlines'})",
         "send(id=i, result={'content': 'no list'})",
