@@ -147,11 +147,11 @@ LINES = {
     "lm": 1230,
     "plugins": 559,
     "proof": 2393,
-    "run": 3088,
+    "run": 3096,
     "runtime": 1367,
     "spec": 2515,
     "store": 2006,
-    "study": 1451,
+    "study": 1456,
     "task": 4088,
     "workflow": 1786,
 }

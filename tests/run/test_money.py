@@ -74,7 +74,7 @@ def test_friction_16_dollars_and_tokens_are_told_for_baseline_search_and_proof(t
     ],
 )
 def test_friction_16_a_budget_without_calls_tells_the_candidates_too(budget: Any, line: str, tmp_path: Path) -> None:
-    found = estimated(task_file(tmp_path, budget=budget, optimize=["random"]), None, 2.0)
+    found = estimated(task_file(tmp_path, budget=budget, optimize=[{"random": {"trials": 10_000}}]), None, 2.0)
     (what, ceiling), row = *budget.items(), found["baseline"]
     each = {
         "usd": row["most_usd"],

@@ -84,7 +84,8 @@ class _Plan:
 
     row: of an example of the workflow as written. used: the share of its most calls that a row took in an earlier run.
     search: the most calls of each optimizer, if known. known: their sum. again: the calls of the rerun. rest: calls
-    that baseline and proof leave. ceilings: see `_ceilings`. total: the most calls.
+    that baseline and proof leave. rows: the most rows of optimizers that bound these instead. ceilings: see
+    `_ceilings`. total: the most calls.
     """
 
     def __init__(
@@ -109,13 +110,19 @@ class _Plan:
         most = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
         self.search = [(name, None if n is None or rounds is None else rounds * n) for name, n in most]
         self.known = known = sum(n or 0 for _, n in self.search)
+        unbounded = [made for made, (_, n) in zip(optimizers, most, strict=True) if n is None]
+        rows = [(name, o.most_rows(data.train, data.val)) for name, o in unbounded]
+        self.rows = {name: rounds * n for name, n in rows if n is not None and rounds is not None}
         bounded = bool(optimizers) and None not in [n for _, n in self.search]
         self.again = row.times((MOST_RUNS - 1) * sealed).calls if task.spec.proof.rerun else 0
         self.proof_calls = self.calls * (sealed + tests)
         self.total = self.calls * len(data.val) + self.proof_calls + known + self.again if bounded else None
         self.rest = math.inf if budget.calls is None else max(0, budget.calls - baseline.calls - proof.calls)
         self.ceilings = [*_ceilings(task, baseline, one, planned, 0 if bounded else known)]
-        self.candidates = min((int(left / each) for _, left, each in self.ceilings if each), default=None)
+        counts = [int(left / each) for _, left, each in self.ceilings if each]
+        if rows and len(self.rows) == len(rows):
+            counts.append(math.ceil(sum(self.rows.values()) / max(1, len(data.val))))
+        self.candidates = min(counts, default=None)
         declared = candidate.rows(known / max(1, self.calls), used)
         searching = declared if bounded else None
         if self.candidates is not None and not (bounded and self.candidates * one.calls >= declared.calls):
@@ -165,6 +172,7 @@ class _Plan:
             yield "The metric calls a model, too; its calls are extra."
         in_rounds = f" in {rounds} rounds" * (rounds > 1)
         yield from (f"{name}: at most {most} calls{in_rounds}." for name, most in self.search if most is not None)
+        yield from (f"{name}: runs at most {most} rows{in_rounds}." for name, most in self.rows.items())
         if self.total is not None:
             by = f" by these, and {budget.calls} by the budget" if (budget.calls or math.inf) < self.total else ""
             yield f"Total: at most {self.total} calls, without retries{by}."

@@ -64,6 +64,11 @@ class Optimizer(BaseModel):
         Evaluations on val count, retries do not. None if the settings do not bound the number."""
         return None
 
+    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+        """Return the most rows that candidates are run on, for the `workbench estimate` of optimizers that cannot tell
+        their calls; None if the settings do not bound the number."""
+        return None
+
 
 @dataclass
 class Study:

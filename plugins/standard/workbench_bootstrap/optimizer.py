@@ -8,11 +8,12 @@ stopped early, which saves calls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from workbench import Optimizer, Patch, Study, Workflow
+from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
 from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 
@@ -46,6 +47,9 @@ class Bootstrap(Optimizer):
 
     def reads_search(self) -> bool:
         return False
+
+    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+        return self.trials * len(val) + self.self_generated * len(train)
 
     async def optimize(self, study: Study) -> Workflow:
         if not learnable_addresses(study.workflow, "demos") or not study.train:

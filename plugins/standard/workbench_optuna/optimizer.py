@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Study, Workflow
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.spec import TargetsSpec, connect, home_folder, read_outside
@@ -22,6 +23,8 @@ from workbench_optuna.storage import check_address, check_storage
 
 #: Random candidates before the sampler starts to learn. Optuna's ten are too many if a budget pays for thirty.
 STARTUP = 6
+#: Why a sample was not evaluated.
+_MISSES = {"repeated": "{} were tried before", "unaffordable": "{} cost more than is left"}
 #: The packages that a sampler of Optuna needs besides Optuna.
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
@@ -86,6 +89,9 @@ class Optuna(Optimizer):
         if self.storage is not None:
             await asyncio.to_thread(check_storage, self.storage, study.workflow.base)
 
+    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+        return self.trials * len(val)
+
     async def optimize(self, study: Study) -> Workflow:
         if self.storage is None:
             search = self._search(study, {"starts": True})
@@ -137,30 +143,31 @@ class _Search:
             done, begun = await self.shared.repeat_own(self.searcher)
             for number, evaluation in done:
                 self._note(number, evaluation)
-        trials, repeats = self.settings.trials, 0
+        trials, misses = self.settings.trials, Counter[str]()
         while len(self.tried) < trials:
-            if repeats >= self.settings.patience:
-                self.study.log(
-                    f"{len(self.tried)} of {trials} trials: the last {repeats} samples were tried before or cost more "
-                    "than is left, so the space seems to be exhausted (raise patience, or widen search: to try more)"
-                )
+            if misses.total() >= self.settings.patience:
+                ended = "so the space seems to be exhausted (raise patience, or widen search: to try more)"
+                if misses["unaffordable"]:
+                    ended = "so the budget ends the search (raise budget: to try more)"
+                told = " and ".join(_MISSES[why].format(count) for why, count in sorted(misses.items()))
+                self.study.log(f"{len(self.tried)} of {trials} trials: of the last samples, {told}, {ended}")
                 return
-            tried = await self._try(begun.pop(0) if begun else self.searcher.ask())
-            repeats = 0 if tried else repeats + 1  # a cheaper candidate may still fit
+            missed = await self._try(begun.pop(0) if begun else self.searcher.ask())
+            misses = misses + Counter([missed]) if missed else Counter()  # a cheaper candidate may still fit
 
-    async def _try(self, asked: AskedTrial) -> bool:
-        """Evaluate a candidate and report the result. Returns False if it was not evaluated."""
+    async def _try(self, asked: AskedTrial) -> str | None:
+        """Evaluate a candidate and report the result. Returns a key of `_MISSES` if it was not evaluated."""
         if (known := self.tried.get(asked.workflow.hash)) is not None:
             self._tell(asked, known)
-            return False
+            return "repeated"
         if self.shared is not None:
             if (other := self.shared.find_known(asked)) is not None:
                 self.searcher.tell(asked, other.values, pruned=other.state.name == "PRUNED")
-                return False
+                return "repeated"
             self.shared.sign(asked)
         if not self.study.affords(asked.workflow):
             self.searcher.tell(asked, None)
-            return False
+            return "unaffordable"
         try:
             evaluation = await self.study.evaluate(asked.workflow, race=self._race(asked))
         except BudgetSpent:
@@ -169,7 +176,7 @@ class _Search:
             raise
         self._note(asked.number, evaluation)
         self._tell(asked, evaluation)
-        return True
+        return None
 
     def _note(self, number: int, evaluation: Evaluation) -> None:
         self.tried[evaluation.workflow.hash] = evaluation

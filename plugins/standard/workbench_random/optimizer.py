@@ -5,9 +5,11 @@ This is the smallest useful optimizer, and the template that the docs cite. See 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from workbench import Optimizer, Patch, Study, Workflow
+from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.study import RandomTrial
 
 
@@ -22,6 +24,9 @@ class Random(Optimizer):
         50, ge=1, le=10_000, description="maximum number of candidates; the budget may end the search earlier"
     )
     race: bool = Field(False, description="stop candidates early that are clearly worse than the best so far")
+
+    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+        return self.trials * len(val)
 
     async def optimize(self, study: Study) -> Workflow:
         space = study.space()

@@ -131,7 +131,14 @@ def test_a_space_that_is_used_up_is_told(tmp_path: Path) -> None:
     space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
     plant(tmp_path, skill, {"optuna": {"trials": 12}}, calls=3000, search=space)
     (message,) = told(tmp_path)
-    assert message.startswith("3 of 12 trials: the last 20 samples") and "exhausted" in message
+    assert message.startswith("3 of 12 trials: of the last samples, 20 were tried before, so the space seems")
+
+
+def test_a_budget_that_ends_the_search_is_not_called_an_exhausted_space(tmp_path: Path) -> None:
+    space = {"nodes.sort.instructions": [*GAINS, "Six.", "Seven."], "nodes.sort.show_values": [False, True]}
+    plant(tmp_path, lambda r: 0.5, {"optuna": {"trials": 50, "race": False}}, calls=400, search=space)
+    (message,) = told(tmp_path)
+    assert "cost more than is left, so the budget ends the search" in message and "exhausted" not in message
 
 
 @pytest.mark.parametrize(
