@@ -21,7 +21,7 @@ def load_data(spec: Spec, base: Path, code: Code = "loaded") -> Dataset:
     data, holes, where = spec.data, list[tuple[str, SpecError]](), list[_Where]()
     if data.file is not None:
         examples = _read(data, "file", base, holes, code, where)
-        return _sealed(_split(data, examples, _sizes(data, len(examples))), holes, where)
+        return _sealed(_split(data, examples, _sizes(data, len(examples), where[0].left_out)), holes, where)
     parts = []
     for key in ("train", "val", "test"):
         rows = _read(data, key, base, holes, code, where)
@@ -134,10 +134,16 @@ def _asked(data: DataSpec) -> int | None:
     return None if any(isinstance(share, float) for share in shares) else int(sum(shares))
 
 
-def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
+def _sizes(data: DataSpec, n: int, left_out: int) -> tuple[int, int, int]:
+    """Return the numbers of rows of the splits. n: the rows that are read. left_out: those that do not meet `where`."""
+    has, fewer = f"the file has {n}", "Ask for fewer rows in train, val or test"
+    if left_out:
+        has, fewer = f"{n} of the file's {n + left_out} meet `where`", f"{fewer}, or correct `where`"
+    if data.limit is not None and n >= data.limit:
+        has, fewer = f"`limit` keeps {n}", f"{fewer}, or raise `limit`"
     if data.split is None:
         if n < 3:
-            raise SpecError(f"{n} rows cannot be split into train, val and test", path=("data", "file"))
+            raise SpecError(f"three splits need at least 3 rows, and {has}", path=("data", "file"))
         return n // 3, n // 3, n - 2 * (n // 3)
     shares = (data.split.train, data.split.val, data.split.test)
     if all(isinstance(s, float) and s <= 1 for s in shares):
@@ -152,8 +158,8 @@ def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
         raise SpecError(
-            f"the split needs {sum(sizes)} rows, and the file has {n}",
-            hint="Ask for fewer rows in train, val or test.",
+            f"the split needs {sum(sizes)} rows, and {has}",
+            hint=f"{fewer}.",
             path=("data", "split"),
         )
     if not sizes[1] or not sizes[2]:
