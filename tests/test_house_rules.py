@@ -75,6 +75,19 @@ def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
     )
 
 
+#: A possessive repeat of a group, such as `(?:a|b)*+`.
+_POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python 3.11.0 to 3.11.4 do not match them right (gh-106052), and Debian 12 has 3.11.2. `(?>(?:a|b)*)` does."""
+    assert _POSSESSIVE.search(r"(?:a|b)*+")
+    wrong = [
+        f"{path.name}: {text}" for path in files("core", "plugins") for text in texts(path) if _POSSESSIVE.search(text)
+    ]
+    assert wrong == []
+
+
 #: What writes to the terminal, or asks there.
 _SPEAKS = re.compile(
     r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"

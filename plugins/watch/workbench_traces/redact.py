@@ -16,7 +16,7 @@ from workbench.base.type_guards import is_dict, is_list
 
 # Every repetition is possessive or bounded, so that a long text takes at most linear time.
 _KEY = re.compile(
-    r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----(?:(?!-----END)[\s\S]){0,20000}+
+    r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----(?>(?:(?!-----END)[\s\S]){0,20000})
       (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)?
     | (?<![A-Za-z0-9])(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}+
     | (?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|gl(?:pat|dt|ptt|rt|soat|cbt)-|hf_|npm_|pypi-|rubygems_|dckr_pat_|dop_v1_
@@ -45,7 +45,7 @@ _KEY = re.compile(
       (?=[^\s"'\\,;&]{0,200}[0-9!@#$%^*])[^\s"'\\,;&\[]{6,200})""",
     re.VERBOSE,
 )
-_EMAIL = re.compile(r"(?<![\w.%+-])(?:[\w.+-]|%(?!40))++(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_EMAIL = re.compile(r"(?<![\w.%+-])(?>(?:[\w.+-]|%(?!40))+)(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
 _CARD = re.compile(r"(?<![\d.])(?:\d{4}(?:\.\d{4}){3}|\d(?:[ -]?\d){12,18})(?![\d]|\.\d)")
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\d|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")

@@ -32,7 +32,7 @@ _CHOOSES = (
     r"classify (?:it|this) as)|\b(?:classified|labell?ed|categori[sz]ed) as|\b(?:falls under|belongs to|best fits?)"
 )
 #: A LaTeX box, with up to three levels of braces in it, and words in it.
-_BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]++|\{(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\})*+)\}")
+_BOXED = re.compile(r"\\boxed\s*\{((?>(?:[^{}]++|\{(?>(?:[^{}]++|\{(?>(?:[^{}]++|\{[^{}]*+\})*)\})*)\})*))\}")
 _INNER = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\s*\{([^{}]*)\}")
 #: A line of a Markdown table.
 _TABLE = re.compile(r"(?m)^[ \t]*(\|.*\|)[ \t]*$")

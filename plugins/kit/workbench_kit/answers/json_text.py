@@ -110,9 +110,10 @@ _END = r"(?=\s{0,40}(?:[,:}\]]|$))"
 #: Valid JSON; strings in single quotes and the text between them; and repairs: strings, up to a quote that an end
 #: follows or to the end of the text; comments and surplus commas; keys; constants.
 _PART = re.compile(
-    rf"""(?:[^"',A-Za-z_/\#]++|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?:[^"\\]++|\\.)*+"{_END})++|"""
-    rf"""(?P<single>(?:'[^'"\\\n]*+'{_END}(?:[\s\d.:{{}}\[\]-]|,(?!\s*[\]}}]))*+)++)|'(?P<quoted>(?:[^'\\\n]|\\.)*+)'{_END}|"""
-    rf"""(?P<double>"(?P<text>(?:[^"\\]|\\.|"(?!{_END}))*+)(?:"|\Z))|"""
+    rf"""(?>(?:[^"',A-Za-z_/\#]++|,(?!\s*[\]}}])|(?:true|false|null)\b|"(?>(?:[^"\\]++|\\.)*)"{_END})+)|"""
+    rf"""(?P<single>(?>(?:'[^'"\\\n]*+'{_END}(?>(?:[\s\d.:{{}}\[\]-]|,(?!\s*[\]}}]))*))+))|"""
+    rf"""'(?P<quoted>(?>(?:[^'\\\n]|\\.)*))'{_END}|"""
+    rf"""(?P<double>"(?P<text>(?>(?:[^"\\]|\\.|"(?!{_END}))*))(?:"|\Z))|"""
     r"""(?P<nothing>//[^\n]*|/\*[^*]*\*/|\#[^\n]*|,)|(?P<key>[A-Za-z_]\w{0,80}(?=\s{0,9}:))|"""
     r"""\b(?P<constant>True|False|None)\b""",
     re.DOTALL,
@@ -147,7 +148,7 @@ def _mended_part(found: re.Match[str]) -> str:
 
 #: Text up to the next bracket outside strings, or to a quote of an unterminated string.
 _TO_BRACKET = re.compile(
-    r"""(?:[^"'()\[\]{}]++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([()\[\]{}"']|\Z)""", re.DOTALL
+    r"""(?>(?:[^"'()\[\]{}]++|"(?>(?:[^"\\]++|\\.)*)"|'(?>(?:[^'\\]++|\\.)*)')*)([()\[\]{}"']|\Z)""", re.DOTALL
 )
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 

@@ -40,7 +40,9 @@ _ITEM = re.compile(
 #: groups may contain commas.
 _INLINE = re.compile(r"(?<=\S)[ \t]+(?=\d{1,2}[.)][ \t]+\S)")
 _SEPARATOR = re.compile(r",(?!\d{3}\b)|[;\u3001\u060c\uff0c\uff1b]")
-_PART = re.compile(r"""(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])++""")
+_PART = re.compile(
+    r"""(?>(?:"[^"\n]*+"|(?<!\w)'[^'\n]*+'(?!\w)|,(?=\d{3}\b)|[^"',;\u3001\u060c\uff0c\uff1b]++|["'])+)"""
+)
 #: Characters around the items of a line.
 _AROUND = re.compile(
     r"^[\[(](.*)[\])]$|^(?:[^,;:]{0,80}\b(?:are|is|sind|sont|son)(?: as follows)?|[^,;:]{0,20}\b[Hh]ere (?:are|is)\b"
@@ -48,11 +50,11 @@ _AROUND = re.compile(
 )
 #: The last two items of a line, which need no comma; a key and its value on a line.
 _LAST = re.compile(r"^\s*([^\W\d]+) (?:and|or|und|oder|et|ou|y|o|e) ([^\W\d]+)\s*$")
-_PAIR = re.compile(rf"{DECORATION}((?:[^:=\n\[{{\u2192-]|-(?!>))++)(?:[:=]>?|->|\u2192)[ \t*_`]*+(.++)$")
+_PAIR = re.compile(rf"{DECORATION}((?>(?:[^:=\n\[{{\u2192-]|-(?!>))+))(?:[:=]>?|->|\u2192)[ \t*_`]*+(.++)$")
 #: Contents of a call of a type, as Python shows objects: `dict(a=1)`; contents of braces.
 _CALL = re.compile(r"^(?:\w*\(|\{)(.*)[)}]$")
 #: A text that is a single fence.
-_FENCED = re.compile(r"```\w*[ \t]*\n((?:[^`]++|`(?!``))*+)```")
+_FENCED = re.compile(r"```\w*[ \t]*\n((?>(?:[^`]++|`(?!``))*))```")
 _AROUND_WORDS = " .\"'`*"
 #: Maximum number of values of a text that are tried; of parts of one, or items in lines, that are read as texts; and of
 #: characters of a line in which numbers are searched.
