@@ -212,8 +212,7 @@ def _is_running(pid: int) -> bool:
         os.waitpid(pid, os.WNOHANG)
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text() if os.path.isdir("/proc") else ""
+    except (ProcessLookupError, FileNotFoundError):  # it may end between the two
         return False
-    return (
-        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" if os.path.isdir("/proc") else True
-    )
+    return not stat.rpartition(")")[2].startswith(" Z")
