@@ -1,9 +1,10 @@
-"""A port for a server, and a command in two processes of one training, as torchrun starts them."""
+"""Processes: their state, a port for a server, and a command in two of one training, as torchrun starts them."""
 
 from __future__ import annotations
 
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from tests.helpers.forking import Job, start_module, start_python
@@ -30,3 +31,11 @@ def end(job: Job) -> tuple[int, str, str]:
         job.kill()
         raise
     return job.wait(), out, err
+
+
+def process_fields(pid: int | str) -> list[str] | None:
+    """The fields of a process after its name in /proc, from its state on (proc_pid_stat(5)); None if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):  # also between a listing and this
+        return None

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.processes import process_fields
 
 from workbench_environments import sql_process
 from workbench_environments.confined_sql import Database, make_image
@@ -222,8 +223,7 @@ def test_no_function_takes_the_product_of_its_lengths(statement: str) -> None:
 
 def _processor_seconds() -> float:
     pids = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(_zygote_pid())], text=True).split()
-    fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
-    return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
+    return sum(int(f[11]) + int(f[12]) for f in map(process_fields, pids) if f) / os.sysconf("SC_CLK_TCK")
 
 
 def test_functions_of_our_own_give_what_sqlite_gives(subtests: pytest.Subtests) -> None:

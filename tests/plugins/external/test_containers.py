@@ -17,6 +17,7 @@ import pytest
 import yaml
 from tests.helpers.docker_stand_in import install
 from tests.helpers.external_agents import CLIENT, SORTER, write_agent
+from tests.helpers.processes import process_fields
 from tests.plugins.external.test_rows import RecordingLM
 
 import workbench
@@ -55,8 +56,8 @@ def calls(state: Path, command: str) -> list[dict[str, Any]]:
 def is_gone(process: int) -> bool:
     """Whether a process ends soon."""
     for _ in range(50):
-        stat = Path(f"/proc/{process}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+        fields = process_fields(process)
+        if fields is None or fields[0] == "Z":
             return True
         time.sleep(0.1)
     return False

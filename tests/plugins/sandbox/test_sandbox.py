@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.processes import process_fields
 from tests.helpers.sandboxed import ENDS, ORDINARY, check_ordinary
 
 import workbench.runtime.sandbox as core
@@ -239,8 +240,8 @@ def test_a_killed_zygote_is_replaced() -> None:
 @needs_kernel
 def test_a_cancelled_call_ends_its_child_at_once() -> None:
     def children(pid: int) -> int:
-        stats = [Path(f"/proc/{name}/stat") for name in os.listdir("/proc") if name.isdigit()]
-        return sum(s.exists() and s.read_text().rsplit(")", 1)[1].split()[1] == str(pid) for s in stats)
+        found = map(process_fields, (name for name in os.listdir("/proc") if name.isdigit()))
+        return sum(fields is not None and fields[1] == str(pid) for fields in found)
 
     async def job(sandbox: LinuxSandbox) -> None:
         waiting = asyncio.create_task(sandbox.call("def f():\n    while True: pass", "f", {}, timeout=60))
