@@ -15,7 +15,7 @@ from typing import Any
 from workbench_environments.confined_sql import Database
 
 ROWS = 20  # so many rows are shown
-MOST = 100_000  # so many rows are compared
+MAX = 100_000  # so many rows are compared
 HERE = Path(__file__).resolve().parent
 FOLDERS = (HERE / "data/intercode_sql/dbs", HERE.parent.parent / "shared/data/intercode_sql/dbs")
 
@@ -99,7 +99,7 @@ def same_rows(rows: list[tuple[Any, ...]], gold: list[tuple[Any, ...]], ordered:
 def query(statement: str, db: str) -> list[tuple[Any, ...]]:
     """The rows of a query, at most 100,000 of them. Raises ValueError if it fails, writes, or takes too long."""
     with Database.make(_script(db), reads=True) as database:
-        return database.run(statement, most=MOST)
+        return database.run(statement, most=MAX)
 
 
 @lru_cache(maxsize=64)

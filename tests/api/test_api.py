@@ -229,7 +229,7 @@ def test_cancelling_interrupts_the_run_which_is_resumed(folder: Path) -> None:
             await asyncio.sleep(0.02)
             return await super().complete(request)
 
-    async def course() -> None:
+    async def main() -> None:
         lm = Slow(lambda r: 0.5)
         job = asyncio.create_task(workbench.aevaluate({**CONTENT, "data": ROWS}, split="all", pool=lm))
         while lm.requests < 10:
@@ -238,7 +238,7 @@ def test_cancelling_interrupts_the_run_which_is_resumed(folder: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await job
 
-    asyncio.run(course())
+    asyncio.run(main())
     store = Store("workbench.db")
     row = store.find_run("last")
     store.close()

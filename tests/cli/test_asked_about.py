@@ -94,8 +94,8 @@ def test_finding_7_a_run_in_the_folder_of_its_agent_does_not_change_what_is_trus
 
 def test_finding_7_a_folder_of_any_size_costs_little(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger may name the root folder."""
-    monkeypatch.setattr("workbench.cli.trust.needs._MOST_FILES", 50)
-    monkeypatch.setattr("workbench.cli.trust.needs._MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("workbench.cli.trust.needs._MAX_FILES", 50)
+    monkeypatch.setattr("workbench.cli.trust.needs._MAX_BYTES", 1_000_000)
     powers = collect_needs(write(nodes={"n": {"external": "text -> label", "command": ["x"], "folder": "/"}}))
     assert "in the folder /" in powers.lines()[0] and len(powers.digests) < 60
 

@@ -115,7 +115,7 @@ def room(context: int, message: str, status: int = 400) -> Rule:
     return rule
 
 
-def most_stops(
+def max_stops(
     most: int, message: str = "Invalid 'stop': array too long. Expected at most {most}.", status: int = 400
 ) -> Rule:
     """message: with {most} and {given}."""

@@ -28,12 +28,12 @@ def cell(name: str, consumer: str) -> Any:
 
 @pytest.mark.parametrize(("name", "consumer"), [cell(name, consumer) for name in DIALECTS for consumer in RUNS])
 def test_the_matrix(name: str, consumer: str, lab: Lab, tmp_path: Path) -> None:
-    course, stated = RUNS[consumer](DIALECTS[name], lab, tmp_path), DIALECTS[name].stated.get(consumer)
+    main, stated = RUNS[consumer](DIALECTS[name], lab, tmp_path), DIALECTS[name].stated.get(consumer)
     if stated is None:
-        asyncio.run(course)
+        asyncio.run(main)
         return
     with pytest.raises((NodeError, LMError)) as caught:
-        asyncio.run(course)
+        asyncio.run(main)
     assert stated in str(caught.value)
     if stated == DIALECTS[name].no_tools:
         assert caught.value.kind == "unsupported" and "write native: false" in str(caught.value)

@@ -31,7 +31,7 @@ FILES = [pytest.param(name, marks=[pytest.mark.long] if i % 3 else []) for i, na
 
 
 def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, database: Path, there: bool) -> list[Any]:
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         store = Store(database)
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
@@ -47,7 +47,7 @@ def run(workflow: Workflow, rows: list[dict[str, Any]], script: SeeingScript, da
         store.close()
         return found
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def unordered(run: ExampleRun) -> Any:

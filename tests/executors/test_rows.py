@@ -21,7 +21,7 @@ from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, Workflow
-from workbench_workers import Crew, Secrets, WorkerLost, WorkerSetup, find_lacking, member, messages
+from workbench_workers import Crew, Secrets, WorkerLost, WorkerSetup, find_missing, member, messages
 
 
 def answer(request: Any) -> str:
@@ -61,7 +61,7 @@ async def run_all(
 def comparable(run: ExampleRun | BaseException) -> Any:
     """What does not depend on time."""
     assert isinstance(run, ExampleRun)
-    calls = [(c.messages, c.response, c.key, c.number, c.max_tokens, c.most_usd) for c in run.trace.calls]
+    calls = [(c.messages, c.response, c.key, c.number, c.max_tokens, c.max_usd) for c in run.trace.calls]
     return run.prediction, run.failure, run.message, calls, [(s.node, s.order, s.outputs) for s in run.trace.spans]
 
 
@@ -122,7 +122,7 @@ class Silent:
 def test_a_worker_without_a_sign_of_life_is_given_up_with_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def course() -> None:
+    async def main() -> None:
         runtime: Any = SimpleNamespace(pool=Script(answer), lm=lm_spec("openai/scripted"), roles={})
         workflow = make_workflow({"n": {"predict": "text -> label"}}, tmp_path)
         line = Silent()
@@ -137,18 +137,18 @@ def test_a_worker_without_a_sign_of_life_is_given_up_with_its_rows(
         assert line.closed
 
     monkeypatch.setattr(member, "LEASE", 0.05)
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_what_a_machine_lacks_is_said_by_name(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("x = 1")
     spec = lm_spec("openai/scripted")
     setup = WorkerSetup(tmp_path, spec, {}, PolicySpec(), 60.0, SandboxChoice())
-    assert find_lacking(setup) == ""
-    assert "and the driver 9.9" in find_lacking(replace(setup, version="9.9"))
-    assert find_lacking(replace(setup, plugins={"acme": "1.2"})) == "the plugin 'acme' 1.2 is not installed there"
-    assert "tools.py is another one there" in find_lacking(replace(setup, files={"tools.py": "0"}))
-    assert "gone.py is not there" in find_lacking(replace(setup, files={"gone.py": "0"}))
+    assert find_missing(setup) == ""
+    assert "and the driver 9.9" in find_missing(replace(setup, version="9.9"))
+    assert find_missing(replace(setup, plugins={"acme": "1.2"})) == "the plugin 'acme' 1.2 is not installed there"
+    assert "tools.py is another one there" in find_missing(replace(setup, files={"tools.py": "0"}))
+    assert "gone.py is not there" in find_missing(replace(setup, files={"gone.py": "0"}))
 
 
 def test_keys_are_shown_nowhere() -> None:

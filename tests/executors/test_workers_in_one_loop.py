@@ -47,7 +47,7 @@ def run_rows(
     """Run rows of one call each in workers."""
     workflow = make_workflow({"n": {"predict": "text -> label: Literal['yes', 'no']"}}, folder)
 
-    async def course() -> list[ExampleRun | BaseException]:
+    async def main() -> list[ExampleRun | BaseException]:
         store = Store(folder / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
@@ -64,7 +64,7 @@ def run_rows(
             await runtime.aclose()
             store.close()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def test_a_stop_ends_each_row_and_is_no_rows_failure(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_an_outcome_that_cannot_be_carried_is_the_failure_of_its_row() -> None:
 def test_a_driver_that_did_nothing_for_long_still_hears_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "LEASE", 0.3)
 
-    async def course() -> Any:
+    async def main() -> Any:
         came, loop = asyncio.Queue[Any](), asyncio.get_running_loop()
         one = member.Member(SimpleNamespace(receive=came.get), SimpleNamespace())  # type: ignore[arg-type]
         hearing = asyncio.create_task(one._hear())
@@ -163,7 +163,7 @@ def test_a_driver_that_did_nothing_for_long_still_hears_its_workers(monkeypatch:
         time.sleep(0.4)  # a metric, say
         return await hearing
 
-    assert asyncio.run(course()) == [messages.Alive()]
+    assert asyncio.run(main()) == [messages.Alive()]
 
 
 def test_a_stranger_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_stranger_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypa
             line.send(["here"])
             line.recv()
 
-    async def course() -> None:
+    async def main() -> None:
         place = Sockets("127.0.0.1", setup_in(tmp_path))
         stranger = socket.create_connection(place.address)
         stranger.settimeout(20)
@@ -193,7 +193,7 @@ def test_a_stranger_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypa
         await channel.aclose()
         place.close()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_a_worker_that_would_ask_another_server_is_refused_by_name(

@@ -79,11 +79,11 @@ def episode(name: str, base: Path, journal: Journal | None = None, **settings: A
 
 
 def play(name: str, base: Path, actions: list[str], **settings: Any) -> list[Position]:
-    async def course() -> list[Position]:
+    async def main() -> list[Position]:
         game = episode(name, base, **settings)
         positions = [await game.start()]
         for action in actions:
             positions.append(await game.take(positions[-1], action))
         return positions
 
-    return asyncio.run(course())
+    return asyncio.run(main())

@@ -203,7 +203,7 @@ def seat(roles, experts, instructions):
     "poact": {
         "a policy that switches": {
             "nodes.work.nodes.control.instructions": "Go on.",
-            "nodes.work.nodes.usual.source": "def usual(course): return 'plan'",
+            "nodes.work.nodes.usual.source": "def usual(main): return 'plan'",
         },
         "tools of the phase alone": {
             f"{PHASES}.{phase}.tools": [
@@ -309,7 +309,7 @@ def seat(roles, experts, instructions):
                 "output": "found",
             }
         },
-        "all steps in one plan": {"nodes.fetch.most": 1},
+        "all steps in one plan": {"nodes.fetch.max_items": 1},
     },
     "long_writer": {
         "a plan of points": {
@@ -382,7 +382,7 @@ def seat(roles, experts, instructions):
     "mindsearch": {
         "what was found": {"nodes.find.nodes.plan.signature": "question, asked -> queries: list[str]"},
         "waves": {"nodes.find.rounds": 1},
-        "searches at once": {"nodes.find.nodes.look.most": 1},
+        "searches at once": {"nodes.find.nodes.look.max_items": 1},
     },
     "formal_specification": {
         "a formula over the steps": {"policy.rules": []},

@@ -64,9 +64,9 @@ def craft(found: re.Match[str]) -> str:
         if thing not in recipes:
             return f"get {count - has.get(thing, 0)} {thing}"
         made, of = recipes[thing]
-        lacking = next((part for part, needed in of.items() if has.get(part, 0) < needed), None)
-        if lacking is not None:
-            return way(lacking, of[lacking])
+        missing = next((part for part, needed in of.items() if has.get(part, 0) < needed), None)
+        if missing is not None:
+            return way(missing, of[missing])
         return f"craft {made} {thing} using {', '.join(f'{n} {part}' for part, n in of.items())}"
 
     return f"thought: {len(has)} things\naction: Action: {way(goals[0], 1) if goals else 'look'}"

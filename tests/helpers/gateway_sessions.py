@@ -69,11 +69,11 @@ async def opened(session: Any) -> AsyncIterator[tuple[Gateway, str]]:
 def serve(session: Any, use: Callable[[Gateway, str], Coroutine[Any, Any, Any]]) -> Any:
     """What `use` makes of a gateway and a secret."""
 
-    async def course() -> Any:
+    async def main() -> Any:
         async with opened(session) as (gateway, secret):
             return await use(gateway, secret)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 async def send(

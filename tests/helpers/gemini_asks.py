@@ -31,7 +31,7 @@ def ask(
 ) -> tuple[int, bytes, Mapping[str, str]]:
     """(status, body, headers) of the answer to an agent that names `gemini-2.5-flash`."""
 
-    async def course() -> tuple[int, bytes, Mapping[str, str]]:
+    async def main() -> tuple[int, bytes, Mapping[str, str]]:
         async with served(lm, **more) as (gateway, secret), aiohttp.ClientSession() as client:
             own = {"x-goog-api-key": secret} if headers is None else headers
             base = gateway.environment(secret, {}, in_path=headers is not None)["GOOGLE_GEMINI_BASE_URL"]
@@ -39,7 +39,7 @@ def ask(
             async with client.post(url, json=body, headers=own) as found:
                 return found.status, await found.read(), found.headers
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 async def closed(lm: Any, request: Request) -> Any:

@@ -85,11 +85,11 @@ def journal(path: Path, *, pause: float | None = 0.0, recorded: bool = True, **b
         store.close()
 
 
-def run(course: Callable[[], Any]) -> Any:
+def run(main: Callable[[], Any]) -> Any:
     """Run a coroutine function to its end, for at most 20 s, and assert that it leaves no tasks."""
 
     async def watched() -> Any:
-        result = await asyncio.wait_for(course(), 20)
+        result = await asyncio.wait_for(main(), 20)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"still running: {left}"
         return result
@@ -118,10 +118,10 @@ class _SkippingLoop(asyncio.SelectorEventLoop):
         return super().time() + self.skipping.skipped
 
 
-def run_without_waiting(course: Callable[[], Any]) -> Any:
+def run_without_waiting(main: Callable[[], Any]) -> Any:
     """Run a coroutine function in a loop whose clock jumps to the next event: hours of pauses take no time."""
     with asyncio.Runner(loop_factory=_SkippingLoop) as runner:
-        return runner.run(course())
+        return runner.run(main())
 
 
 def skipped_seconds() -> float:

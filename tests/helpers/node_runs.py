@@ -62,7 +62,7 @@ def run(
     workflow.check()
     lm = ScriptedLM(say)
 
-    async def course():
+    async def main():
         store = Store(folder / "run.db")
         store.execute(
             "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
@@ -79,7 +79,7 @@ def run(
         store.close()
         return outcome
 
-    return asyncio.run(course()), lm, workflow
+    return asyncio.run(main()), lm, workflow
 
 
 TOOLS = """

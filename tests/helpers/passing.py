@@ -74,13 +74,13 @@ Use = Callable[[aiohttp.ClientSession, str], Awaitable[Any]]
 def with_gateway(lm: Mapping[str, Any], use: Use, **more: Any) -> Any:
     """What `use` makes of a client and a base URL."""
 
-    async def course() -> Any:
+    async def main() -> Any:
         async with served(lm, **more) as (gateway, secret):
             headers = {"Authorization": f"Bearer {secret}"}
             async with aiohttp.ClientSession(headers=headers) as client:
                 return await use(client, f"{gateway.address}/v1")
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def model(name: str, address: str, **settings: Any) -> dict[str, Any]:

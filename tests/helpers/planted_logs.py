@@ -58,8 +58,8 @@ def oracle(say: Callable[[Messages], str] = say_rule, seen: list[Messages] | Non
 def diagnose(log: Log, method: str, ask: Ask, logs: Sequence[Log] = (), **settings: Any) -> Diagnosis:
     """The diagnosis of one log by a judge that is a function. logs: of the command, this one among them."""
 
-    async def course() -> Diagnosis:
+    async def main() -> Diagnosis:
         judging = Judging.model_validate({"method": method, **settings})
         return await METHODS[method](log, Judge(ask, judging, tuple(logs) or (log,)))
 
-    return asyncio.run(course())
+    return asyncio.run(main())

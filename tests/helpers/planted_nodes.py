@@ -54,11 +54,11 @@ def program(folder: Path, ledger: Ledger, nodes: dict[str, Any], lm: FakeLM | No
 def outcome(
     folder: Path, nodes: dict[str, Any], row: dict[str, Any] | None = None, lm: FakeLM | None = None, **settings: Any
 ) -> ExampleRun:
-    async def course() -> ExampleRun:
+    async def main() -> ExampleRun:
         with journal(folder / "run.db", calls=100) as ledger:
             return await program(folder, ledger, nodes, lm, **settings).run(Example("1", row or {"x": 1}))
 
-    return run(course)
+    return run(main)
 
 
 def raising(error: BaseException) -> Callable[[Any, Context], Any]:

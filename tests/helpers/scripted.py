@@ -67,7 +67,7 @@ def run_rows(
 ) -> list[ExampleRun]:
     """The outcome of each row, run in turn with the journal of a database. roles: that the script plays, too."""
 
-    async def course() -> list[ExampleRun]:
+    async def main() -> list[ExampleRun]:
         store = Store(database)
         store.execute(
             "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
@@ -83,7 +83,7 @@ def run_rows(
         finally:
             store.close()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def run_node(

@@ -15,7 +15,7 @@ from typing_extensions import get_type_hints, is_typeddict
 #: Deeper, types hold themselves.
 DEEPEST = 7
 #: Values of one type: those of its parts are dealt out over as many.
-MOST = 400
+MAX = 400
 
 
 def values_of(kind: Any, depth: int = 0, name: str = "x") -> list[Any]:
@@ -59,7 +59,7 @@ def values_of(kind: Any, depth: int = 0, name: str = "x") -> list[Any]:
 def objects(fields: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Objects that together have each value of each field."""
     known = {name: values for name, values in fields.items() if values}
-    count = min(MOST, max((len(values) for values in known.values()), default=1))
+    count = min(MAX, max((len(values) for values in known.values()), default=1))
     return [{name: values[k % len(values)] for name, values in known.items()} for k in range(count)]
 
 

@@ -175,7 +175,7 @@ def test_a_workflow_that_is_closed_in_a_batch_opens_nothing_anew(is_left: bool, 
 
 
 def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
-    async def course() -> list[str]:
+    async def main() -> list[str]:
         one = wf(text="2").label  # a plain call in a notebook's loop
         several = await asyncio.gather(*(wf.acall(text=str(i)) for i in range(4)))
 
@@ -187,7 +187,7 @@ def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWo
         return [one, *(p.label for p in several), *more, *[p.label async for p in wf.abatch([{"text": "1"}])]]
 
     for _ in range(2):
-        assert asyncio.run(course()) == ["a", "a", "b", "a", "b", "a", "b", "a", "b"]
+        assert asyncio.run(main()) == ["a", "a", "b", "a", "b", "a", "b", "a", "b"]
 
 
 def test_a_data_frame_is_rows(wf: LoadedWorkflow) -> None:
@@ -325,7 +325,7 @@ def test_closing_while_asynchronous_calls_run_says_so(tmp_path: Path) -> None:
             await asyncio.sleep(30)
             raise AssertionError
 
-    async def course() -> None:
+    async def main() -> None:
         wf = workbench.load(write(tmp_path), pool=Slow(lambda request: ""))
         rows = wf.abatch([{"text": "0"}])
         jobs = [asyncio.ensure_future(wf.acall(text="x")), asyncio.ensure_future(anext(rows))]
@@ -335,7 +335,7 @@ def test_closing_while_asynchronous_calls_run_says_so(tmp_path: Path) -> None:
             with pytest.raises(workbench.WorkbenchError, match="was closed before the row was done"):
                 await job
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_a_cancelled_call_is_cancelled_and_not_told_as_closed(tmp_path: Path) -> None:
@@ -349,14 +349,14 @@ def test_a_cancelled_call_is_cancelled_and_not_told_as_closed(tmp_path: Path) ->
                 ended.set()
             raise AssertionError
 
-    async def course() -> None:
+    async def main() -> None:
         async with workbench.load(write(tmp_path), pool=Slow(lambda request: "")) as wf:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await wf.acall(text="x")
             assert await asyncio.to_thread(ended.wait, 5), "the work goes on"
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("place", ["lm", "node", "role"])
@@ -379,11 +379,11 @@ def test_a_missing_key_is_told_when_the_file_is_loaded(
 
 
 def test_it_is_a_context_of_asyncio_too(tmp_path: Path) -> None:
-    async def course() -> str:
+    async def main() -> str:
         async with load(tmp_path, lambda request: "a") as wf:
             return (await wf.acall(text="x")).label
 
-    assert asyncio.run(course()) == "a"
+    assert asyncio.run(main()) == "a"
 
 
 def test_a_policy_holds_and_asks(tmp_path: Path) -> None:

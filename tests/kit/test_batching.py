@@ -196,7 +196,7 @@ def test_calls_that_are_ready_at_once_share_a_batch_however_slowly_each_is_made(
         sizes.append(len(items))
         return items
 
-    async def course() -> None:
+    async def main() -> None:
         batcher = Batcher[int, int](work, max_batch=64)
 
         async def call(number: int) -> None:
@@ -207,5 +207,5 @@ def test_calls_that_are_ready_at_once_share_a_batch_however_slowly_each_is_made(
             await asyncio.gather(*(call(number) for number in range(5)))
         await batcher.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert sizes == [5, 5, 5]

@@ -33,7 +33,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FixedBatch]:
         found.append(self)
 
     monkeypatch.setattr(FixedBatch, "__init__", watched)
-    for name, value in {"DEVICES": ("cpu",), "AFTER": 0, "LEAST": 1, "GRAIN": 1, "COLUMNS": 16}.items():
+    for name, value in {"DEVICES": ("cpu",), "AFTER": 0, "MIN": 1, "GRAIN": 1, "COLUMNS": 16}.items():
         monkeypatch.setattr(fixed_batch, name, value)
     return found
 

@@ -17,7 +17,7 @@ from scipy import stats
 from workbench.errors import SpecError
 from workbench.proof import Claim, paired_proof
 from workbench_kit.labels import (
-    LEAST_LABELS,
+    MIN_LABELS,
     JudgedRow,
     Label,
     answer_key,
@@ -105,7 +105,7 @@ def gained(n: int, labels: int, people: float = 0.0, judge: float = 0.3) -> list
 
 
 def test_a_judge_without_labels_shows_nothing_and_says_whose_opinion_it_is() -> None:
-    for labels in (0, LEAST_LABELS - 1):
+    for labels in (0, MIN_LABELS - 1):
         rows = gained(80, labels, people=0.3)
         alone = judged(rows)
         proof, check = check_judge(alone, rows)
@@ -139,11 +139,11 @@ def test_a_cluster_counts_once_and_has_a_label_if_all_its_rows_have() -> None:
 def test_labels_count_as_far_as_they_follow_the_draw_and_the_report_says_which_row_lacks_them() -> None:
     """Who leaves out the labels that speak against the winner may show what they like."""
     rows = [replace(row, row=f"r{row.cluster}") for row in gained(100, 90, people=0.3)]
-    for hole, counted in ((0, 0), (LEAST_LABELS - 1, LEAST_LABELS - 1), (50, 50)):
+    for hole, counted in ((0, 0), (MIN_LABELS - 1, MIN_LABELS - 1), (50, 50)):
         left_out = [replace(row, people=(None, None)) if i == hole else row for i, row in enumerate(rows)]
         proof, check = check_judge(judged(left_out), left_out)
         assert (check.n, check.more["drawn"].later, check.more["drawn"].missing) == (counted, 89 - counted, f"r{hole}")
-        assert proof.shown == (counted >= LEAST_LABELS)
+        assert proof.shown == (counted >= MIN_LABELS)
         assert f"{89 - counted} more with labels do not count: row r{hole}, drawn before" in describe_judged(
             proof, check
         )

@@ -39,7 +39,7 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
 
     lm = FakeLM(hang, concurrency=1 if where == "waiting for a slot" else 8)
 
-    async def course() -> tuple[int, int]:
+    async def main() -> tuple[int, int]:
         with journal(tmp_path / "run.db", pause=3600.0, calls=9, tokens=5000, usd=5.0) as ledger:
             other = asyncio.create_task(ledger.call(lm, ask("other"), "task", spec()))
             await turns(5)
@@ -63,7 +63,7 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
             assert ledger.sent.calls == sent == len(lm.requests), "all that left counts"
             return sent, ledger.bill.unknown
 
-    sent, unknown = run(course)
+    sent, unknown = run(main)
     assert (sent, unknown) == {
         "in flight": (2, 2),
         "waiting for a slot": (1, 1),
@@ -81,7 +81,7 @@ def test_a_call_that_is_not_recorded_leaves_nothing_behind(end: str, tmp_path: P
     async def answer(request: Request) -> Any:
         return answers.pop(0)
 
-    async def course() -> None:
+    async def main() -> None:
         pause = 3600.0 if end == "cancelled" else 0.0
         with journal(tmp_path / "run.db", pause=pause, recorded=False, calls=9) as ledger:
             call = asyncio.create_task(ledger.call(FakeLM(answer), ask("x"), "task", spec()))
@@ -91,7 +91,7 @@ def test_a_call_that_is_not_recorded_leaves_nothing_behind(end: str, tmp_path: P
             await asyncio.gather(call, return_exceptions=True)
             assert len(answers) == (end == "cancelled") and not ledger._failed and not ledger._flying
 
-    run(course)
+    run(main)
 
 
 def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_
         await gate.wait()
         return reply()
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             tasks = [asyncio.create_task(ledger.call(FakeLM(wait), ask(x), "task", spec())) for x in "ab"]
             await turns(5)
@@ -116,7 +116,7 @@ def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_
             row = ledger.store.row("select count(*) from calls")
             assert row is not None and row[0] == 2 and nothing_reserved(ledger)
 
-    run(course)
+    run(main)
 
 
 def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_cancelled(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_ca
 
     lm = FakeLM(wait)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             tasks = [asyncio.create_task(ledger.call(lm, ask(), "task", spec())) for _ in range(4)]
             await turns(5)
@@ -142,7 +142,7 @@ def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_ca
             assert sorted(s.cached for s in settled) == [False, True, True]
             assert ledger.spent.calls == 1 and ledger.spent.cached == 2 and ledger.sent.calls == 2
 
-    run(course)
+    run(main)
 
 
 # Attempts
@@ -151,7 +151,7 @@ def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_ca
 def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
     lm = scripted(failure(), failure("timeout"), reply(prompt=7, completion=3))
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             settled = await ledger.call(lm, ask(), "judge", spec(attempts=4))
             assert (settled.attempts, settled.cached, settled.error) == (3, False, None)
@@ -160,7 +160,7 @@ def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
             rows = list(ledger.store.rows("select outcome, message from attempts order by id"))
             assert [tuple(r) for r in rows] == [("server", "planted server"), ("timeout", "planted timeout")]
 
-    run(course)
+    run(main)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceil
     prompt = estimate_tokens(ask().messages)
     worst = FakeLM().price(prompt, 10) or 0.0
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9, usd=1.0) as ledger:
             await ledger.call(scripted(failure(kind), reply(prompt=7, completion=3)), ask(), "task", spec(attempts=2))
             answered, wasted = 7e-3 + 6e-3, billed * worst
@@ -198,20 +198,20 @@ def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceil
             with pytest.raises(BudgetSpent):
                 await ledger.call(scripted(reply()), ask("other"), "task", spec())
 
-    run(course)
+    run(main)
 
 
 def test_timeouts_use_up_a_ceiling_of_tokens(tmp_path: Path) -> None:
     """Their answers may have been written: prompt and completion count, at worst."""
     lm, worst = FakeLM(lambda request: failure("timeout")), estimate_tokens(ask().messages) + 10
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", tokens=4 * worst) as ledger:
             with pytest.raises(BudgetSpent, match="tokens"):
                 for n in range(12):
                     await ledger.call(lm, ask(f"{n:05}"), "task", spec(attempts=1))
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 4
 
 
@@ -219,7 +219,7 @@ def test_timeouts_use_up_a_ceiling_of_tokens(tmp_path: Path) -> None:
 def test_only_what_may_mend_is_tried_again_and_the_end_is_journalled(kind: str, requests: int, tmp_path: Path) -> None:
     lm = FakeLM(lambda request: failure(kind))
 
-    async def course() -> None:
+    async def main() -> None:
         for _ in range(2):  # again as another process: from the journal
             with journal(tmp_path / "run.db", calls=9) as ledger:
                 settled = await ledger.call(lm, ask(), "task", spec(attempts=3))
@@ -228,18 +228,18 @@ def test_only_what_may_mend_is_tried_again_and_the_end_is_journalled(kind: str, 
                 assert settled.attempts == ledger.spent.calls == ledger.sent.calls == requests
                 assert ledger.retries == requests - 1
 
-    run(course)
+    run(main)
     assert len(lm.requests) == requests
 
 
 def test_a_bug_of_a_provider_is_one_failed_call(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             settled = await ledger.call(scripted(KeyError("choices")), ask(), "task", spec())
             assert settled.error is not None and settled.error.kind == "provider"
             assert "KeyError" in str(settled.error) and nothing_reserved(ledger)
 
-    run(course)
+    run(main)
 
 
 def test_a_deadline_ends_an_attempt_whatever_it_does(tmp_path: Path) -> None:
@@ -249,13 +249,13 @@ def test_a_deadline_ends_an_attempt_whatever_it_does(tmp_path: Path) -> None:
 
     lm = FakeLM(drip)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             settled = await ledger.call(lm, ask(), "task", spec(attempts=2, timeout=0.05))
             assert settled.error is not None and settled.error.kind == "timeout"
             assert "0.05 s" in str(settled.error) and nothing_reserved(ledger)
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 2 and lm.open == 0
 
 
@@ -289,7 +289,7 @@ def test_attempts_that_the_budget_cut_short_are_counted_once(again: str, tmp_pat
         assert settled.attempts == 2 and ledger.spent.calls == ledger.sent.calls == len(lm.requests) == 2
         assert ledger.retries == 1
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             ledger.reserve_for_proof(calls=8)
             with pytest.raises(BudgetSpent):
@@ -304,13 +304,13 @@ def test_attempts_that_the_budget_cut_short_are_counted_once(again: str, tmp_pat
         with journal(tmp_path / "run.db", calls=9) as ledger:  # a replay counts the same
             await second(ledger)
 
-    run(course)
+    run(main)
 
 
 def test_a_refused_key_is_not_journalled(tmp_path: Path) -> None:
     lm = scripted(failure("auth", status=401), failure("auth", status=403))
 
-    async def course() -> None:
+    async def main() -> None:
         for refused in (1, 2):
             with journal(tmp_path / "run.db", calls=3) as ledger:
                 with pytest.raises(LMError, match="planted auth"):
@@ -324,7 +324,7 @@ def test_a_refused_key_is_not_journalled(tmp_path: Path) -> None:
             with pytest.raises(BudgetSpent):
                 await ledger.call(lm, ask("more"), "task", spec())
 
-    run(course)
+    run(main)
 
 
 def test_cancelled_requests_stay_on_the_bill_when_the_call_is_answered_later(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_cancelled_requests_stay_on_the_bill_when_the_call_is_answered_later(tmp
 
     lm = FakeLM(answer)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9, tokens=900) as ledger:
             for _ in range(3):
                 call = asyncio.create_task(ledger.call(lm, ask(), "task", spec()))
@@ -356,7 +356,7 @@ def test_cancelled_requests_stay_on_the_bill_when_the_call_is_answered_later(tmp
                 sent.tokens,
             ) and ledger.bill.as_dict() == bill
 
-    run(course)
+    run(main)
 
 
 def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_pa
     prompt = estimate_tokens(ask("word " * 40).messages)
     lm = FakeLM(lambda request: reply(prompt=3 * prompt, completion=1))
 
-    async def course() -> None:
+    async def main() -> None:
         ceiling = 12 * prompt - 10  # as the texts suggest, a fourth call would bring it to 10 prompts; in truth to 12
         with journal(tmp_path / "run.db", tokens=ceiling) as ledger:
             with pytest.raises(BudgetSpent, match="tokens"):
@@ -376,7 +376,7 @@ def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_pa
             await ledger.call(other, ask("x"), "task", spec())
             assert len(other.requests) == 1, "each model has its own"
 
-    run(course)
+    run(main)
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_pa
 def test_r10_a_key_that_was_accepted_is_not_blamed_for_one_refused_row(
     status: int, said: str, first: str, later: str, tmp_path: Path
 ) -> None:
-    async def course(answers: list[Any]) -> str:
+    async def main(answers: list[Any]) -> str:
         lm = scripted(*answers)
         with journal(tmp_path / f"{len(answers)}.db") as ledger:
             for n, _ in enumerate(answers):
@@ -402,15 +402,15 @@ def test_r10_a_key_that_was_accepted_is_not_blamed_for_one_refused_row(
         return str(settled.error.kind) if settled.error is not None else ""
 
     refusal = LMError("auth", said, status=status)
-    assert asyncio.run(course([refusal])) == first
-    assert asyncio.run(course([reply(), LMError("auth", said, status=status)])) == later
+    assert asyncio.run(main([refusal])) == first
+    assert asyncio.run(main([reply(), LMError("auth", said, status=status)])) == later
 
 
 @pytest.mark.parametrize("refused", range(4))
 def test_r10_which_call_comes_back_first_says_nothing_of_the_key(refused: int, tmp_path: Path) -> None:
     """One of four calls that are sent together is refused at once, and the others are answered later, or refused."""
 
-    async def course(others: Any) -> list[str]:
+    async def main(others: Any) -> list[str]:
         lm, together = scripted(), asyncio.Barrier(4)
 
         async def complete(request: Request) -> Response:
@@ -428,21 +428,21 @@ def test_r10_which_call_comes_back_first_says_nothing_of_the_key(refused: int, t
             found = await asyncio.gather(*calls, return_exceptions=True)
         return [str(one.kind if isinstance(one, LMError) else one.error.kind if one.error else "") for one in found]
 
-    answered = asyncio.run(course(reply()))
+    answered = asyncio.run(main(reply()))
     assert answered.pop(refused) == "blocked" and answered == [""] * 3
-    assert {*asyncio.run(course(ValueError()))} == {"auth"}
+    assert {*asyncio.run(main(ValueError()))} == {"auth"}
 
 
 def test_r10_a_key_that_an_earlier_run_used_is_not_blamed_for_one_refused_row(tmp_path: Path) -> None:
     """As with --cache and resume, where the row that was refused before is the first that is sent."""
 
-    async def course(answer: Any, said: str) -> str:
+    async def main(answer: Any, said: str) -> str:
         with journal(tmp_path / "a.db") as ledger:
             settled = await ledger.call(scripted(answer), ask(said), "task", spec(attempts=1))
         return str(settled.error.kind) if settled.error is not None else ""
 
-    assert asyncio.run(course(reply(), "one")) == ""
-    assert asyncio.run(course(LMError("auth", "status 403: forbidden", status=403), "two")) == "blocked"
+    assert asyncio.run(main(reply(), "one")) == ""
+    assert asyncio.run(main(LMError("auth", "status 403: forbidden", status=403), "two")) == "blocked"
 
 
 # Failures that a client of ours is told
@@ -461,7 +461,7 @@ def test_a_failure_that_passes_is_the_clients_to_retry_and_is_not_journalled(
     async def answer(request: Request) -> Any:
         return answers.pop(0)
 
-    async def course() -> None:
+    async def main() -> None:
         lm, own = FakeLM(answer), spec() if attempts is None else spec(attempts=attempts)
         with journal(tmp_path / "run.db", calls=9) as ledger:
             if kind == "server" and attempts is None:
@@ -472,7 +472,7 @@ def test_a_failure_that_passes_is_the_clients_to_retry_and_is_not_journalled(
             settled = await ledger.call(lm, ask("x"), "task", own)
             assert settled.error is None and settled.attempts == 3 and ledger.spent.calls == 3
 
-    run(course)
+    run(main)
     assert len(answers) == 1
 
 
@@ -485,7 +485,7 @@ def test_who_alone_decides_when_to_ask_again_is_not_held_back(kind: str, tmp_pat
     async def answer(request: Request) -> Any:
         return answers.pop(0)
 
-    async def course() -> None:
+    async def main() -> None:
         slowed = list[Any]()
         with journal(tmp_path / "run.db", pause=3600.0, recorded=False) as ledger:
             ledger.on_slowed = lambda *told: slowed.append(told)
@@ -496,14 +496,14 @@ def test_who_alone_decides_when_to_ask_again_is_not_held_back(kind: str, tmp_pat
             assert (await ledger.call(lm, ask("x"), "task", spec(attempts=1))).error is None
         assert not slowed
 
-    run(course)
+    run(main)
 
 
 def test_a_server_that_fails_all_clients_in_a_row_ends_the_run(tmp_path: Path) -> None:
     async def answer(request: Request) -> Any:
         return LMError("server", "busy", passed=PASSED)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=99) as ledger:
             for n in range(DEAD_AFTER - 1):
                 with pytest.raises(LMError):
@@ -511,4 +511,4 @@ def test_a_server_that_fails_all_clients_in_a_row_ends_the_run(tmp_path: Path) -
             with pytest.raises(ServerDead):
                 await ledger.call(FakeLM(answer), ask("last"), "task", spec())
 
-    run(course)
+    run(main)

@@ -13,7 +13,7 @@ from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply,
 
 from workbench.errors import BudgetSpent, LMError, SpecError
 from workbench.ledger import Ledger, Spend
-from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens
+from workbench.lm import MAX_TOKENS, Request, Response, estimate_tokens
 
 # The ceiling
 
@@ -122,7 +122,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
         except BudgetSpent as error:
             assert error.what in ceiling
 
-    async def course(ledger: Ledger) -> None:
+    async def main(ledger: Ledger) -> None:
         numbers = [n for n, step in enumerate(plan) for _ in range(1 + step["twin"])]
         tasks = [asyncio.create_task(one(ledger, n)) for n in numbers]
         for turn in range(14):
@@ -135,7 +135,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
 
     with tempfile.TemporaryDirectory() as folder, journal(Path(folder) / "run.db", **ceiling) as ledger:
         ledger.reserve_for_proof(calls=hold)
-        run(lambda: course(ledger))
+        run(lambda: main(ledger))
         assert nothing_reserved(ledger) and not ledger._flying
         assert not passed, (passed, ceiling)
         assert ledger.sent.calls == used.calls
@@ -152,7 +152,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
 def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
     lm = FakeLM()
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=5) as ledger:
             for n in range(5):
                 await ledger.call(lm, ask(str(n)), "task", spec())
@@ -161,12 +161,12 @@ def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
             await ledger.call(lm, ask("3"), "task", spec())  # from the journal: costs nothing
             assert ledger.remaining() == 0 and ledger.spent.cached == 1
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 5
 
 
 def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=5, tokens=10_000) as ledger:
             ledger.reserve_for_proof(calls=3, tokens=9_900)
             assert ledger.remaining() == 2 and ledger.remaining("tokens") == 100
@@ -179,7 +179,7 @@ def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
             await ledger.call(FakeLM(), ask("x"), "task", spec())
             assert ledger.remaining() == 2
 
-    run(course)
+    run(main)
 
 
 def test_the_last_call_under_way_holds_its_place(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_last_call_under_way_holds_its_place(tmp_path: Path) -> None:
         await gate.wait()
         return reply(prompt=5, completion=1)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", tokens=30) as ledger:
             first = asyncio.create_task(ledger.call(FakeLM(wait), ask("a"), "task", spec()))
             await turns(5)
@@ -205,11 +205,11 @@ def test_the_last_call_under_way_holds_its_place(tmp_path: Path) -> None:
             await ledger.call(later, ask("b", max_tokens=19), "task", spec())
             assert nothing_reserved(ledger)
 
-    run(course)
+    run(main)
 
 
 def test_minutes_count_earlier_processes(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", minutes=1) as ledger:
             ledger.earlier_seconds = 59.0
             await ledger.call(FakeLM(), ask("a"), "task", spec())
@@ -219,7 +219,7 @@ def test_minutes_count_earlier_processes(tmp_path: Path) -> None:
                 await ledger.call(FakeLM(), ask("b"), "task", spec())
             assert ledger.remaining("minutes") == 0
 
-    run(course)
+    run(main)
 
 
 def test_what_is_held_for_the_proof_counts_in_each_kind_of_budget(tmp_path: Path) -> None:
@@ -240,12 +240,12 @@ def test_what_is_held_for_the_proof_counts_in_each_kind_of_budget(tmp_path: Path
 def test_counts_that_no_model_can_have_are_bounded(tmp_path: Path) -> None:
     """A server says how many tokens there were; the database and the bill take no more than a model can read."""
     with journal(tmp_path / "run.db") as ledger:
-        for n, count in enumerate((MOST_TOKENS + 1, 10**30)):
+        for n, count in enumerate((MAX_TOKENS + 1, 10**30)):
             lm = FakeLM(lambda request, count=count: reply(prompt=count, completion=count))
             run(lambda lm=lm, n=n: ledger.call(lm, ask(str(n)), "task", spec()))
-            assert ledger.spent.prompt_tokens == ledger.spent.completion_tokens == (n + 1) * MOST_TOKENS
+            assert ledger.spent.prompt_tokens == ledger.spent.completion_tokens == (n + 1) * MAX_TOKENS
     with journal(tmp_path / "run.db") as again:
-        assert again.store.row("select max(prompt_tokens) as most from calls")["most"] == MOST_TOKENS
+        assert again.store.row("select max(prompt_tokens) as most from calls")["most"] == MAX_TOKENS
 
 
 def test_the_largest_prompt_of_a_role_is_the_largest_in_any_order(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_dollars_need_a_price(tmp_path: Path) -> None:
         def price(self, prompt_tokens: int, completion_tokens: int) -> None:
             return None
 
-    async def course() -> None:
+    async def main() -> None:
         lm = Unpriced()
         with journal(tmp_path / "run.db", usd=1.0) as ledger:
             with pytest.raises(SpecError, match="price of fake is not known\n.*price: {input"):
@@ -272,7 +272,7 @@ def test_dollars_need_a_price(tmp_path: Path) -> None:
         with journal(tmp_path / "other.db", calls=5) as ledger:
             assert (await ledger.call(lm, ask(), "task", spec())).usd == 0.0
 
-    run(course)
+    run(main)
 
 
 def test_estimates_are_cautious() -> None:
@@ -286,22 +286,22 @@ def test_estimates_are_cautious() -> None:
 def test_tools_are_part_of_the_worst_case(tmp_path: Path) -> None:
     tool = {"type": "function", "function": {"name": "look", "description": "x" * 600}}
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", tokens=150) as ledger:
             with pytest.raises(BudgetSpent, match="tokens"):
                 await ledger.call(FakeLM(), ask("a", tools=(tool,)), "task", spec())
             await ledger.call(FakeLM(), ask("a"), "task", spec())
 
-    run(course)
+    run(main)
 
 
 @pytest.mark.parametrize("usd", [-1.0, float("nan"), float("inf")])
 def test_dollars_that_nobody_can_owe_are_not_taken_from_a_provider(usd: float, tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(lambda request: reply(usd=usd))
         lm.price = lambda prompt, completion: 0.5  # type: ignore[method-assign]
         with journal(tmp_path / "run.db", usd=1.0) as ledger:
             settled = await ledger.call(lm, ask(), "task", spec())
             assert (settled.usd, ledger.spent.usd) == (0.5, 0.5)
 
-    run(course)
+    run(main)

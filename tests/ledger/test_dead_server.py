@@ -54,7 +54,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
         async with places:
             return await ledger.call(lm, ask(str(n)), "task", spec(attempts=attempts))
 
-    async def course() -> None:
+    async def main() -> None:
         nonlocal alive, places
         places = asyncio.Semaphore(at_once)
         with journal(tmp_path / "run.db", pause=pause, calls=5000) as ledger:
@@ -76,7 +76,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
                 assert settled.response is not None, "a resumed run asks again"
             assert ledger.spent.calls == ledger.sent.calls == len(lm.requests)
 
-    (run_without_waiting if kind == "rate_limit" else run)(course)
+    (run_without_waiting if kind == "rate_limit" else run)(main)
 
 
 @pytest.mark.fault("server-errors")
@@ -84,7 +84,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
 def test_a_server_that_never_was_there_stops_the_run_at_its_first_call(recorded: bool, tmp_path: Path) -> None:
     """Nothing is tried again, and no outcome is stored: a resumed run asks."""
 
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(lambda request: failure("no_server"))
         with journal(tmp_path / "run.db", calls=500, recorded=recorded) as ledger:
             with pytest.raises(ServerDead, match="planted no_server"):
@@ -93,7 +93,7 @@ def test_a_server_that_never_was_there_stops_the_run_at_its_first_call(recorded:
             ledger.store.flush()
             assert ledger.store.row("select 1 from calls where kind = 'lm'") is None
 
-    run(course)
+    run(main)
 
 
 def test_a_server_that_answered_before_and_refuses_now_has_dropped_out(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_server_that_answered_before_and_refuses_now_has_dropped_out(tmp_path:
     def answer(request: Request) -> Any:
         return reply() if alive else failure("no_server")
 
-    async def course() -> None:
+    async def main() -> None:
         nonlocal alive
         lm = FakeLM(answer)
         with journal(tmp_path / "run.db", calls=500) as ledger:
@@ -113,13 +113,13 @@ def test_a_server_that_answered_before_and_refuses_now_has_dropped_out(tmp_path:
             found = await ledger.call(lm, ask("2"), "task", spec(attempts=2))
             assert found.error is not None and found.attempts == 2 and ledger.stopping is None
 
-    run(course)
+    run(main)
 
 
 def test_a_dead_judge_beside_a_model_that_lives_stops_the_run(tmp_path: Path) -> None:
     """The rows of the task would be paid for, and none could be scored."""
 
-    async def course() -> None:
+    async def main() -> None:
         lives, dead = FakeLM(), FakeLM(lambda request: failure("connection"))
         dead.identity = "judge"
         with journal(tmp_path / "run.db", calls=5000) as ledger:
@@ -129,7 +129,7 @@ def test_a_dead_judge_beside_a_model_that_lives_stops_the_run(tmp_path: Path) ->
                     await ledger.call(dead, ask(f"judge {n}"), "judge", spec(attempts=1))
             assert len(lives.requests) == len(dead.requests) == DEAD_AFTER
 
-    run(course)
+    run(main)
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -141,7 +141,7 @@ def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(a
     def answer(request: Request) -> Any:
         return reply() if alive else failure("timeout")
 
-    async def course() -> None:
+    async def main() -> None:
         nonlocal alive
         lm = FakeLM(answer)
         with journal(tmp_path / "run.db", calls=3) as ledger:
@@ -159,11 +159,11 @@ def test_where_nothing_was_answered_before_the_budget_ended_all_is_asked_again(a
             assert [settled.error is None for settled in found] == ([True, False, False] if answered else [True] * 3)
             assert len(lm.requests) == ledger.sent.calls == (3 if answered else 6)
 
-    run(course)
+    run(main)
 
 
 def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=500) as ledger:
             for n in range(4 * DEAD_AFTER):
                 lm = FakeLM(lambda request, n=n: failure("server") if n % DEAD_AFTER else reply())
@@ -173,4 +173,4 @@ def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
             row = ledger.store.row("select count(*) from calls")
             assert row is not None and row[0] == 6 * DEAD_AFTER
 
-    run(course)
+    run(main)

@@ -69,7 +69,7 @@ def test_whatever_is_changed_in_a_request_makes_another_key(changed: dict[str, A
 def test_an_answer_is_seen_only_once_it_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a kill could lose an answer that the search has already used, and that is paid again."""
 
-    async def course() -> None:
+    async def main() -> None:
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(Journal, "add_call", lambda self, *given, **named: committed)
         with journal(tmp_path / "run.db", calls=9) as ledger:
@@ -79,13 +79,13 @@ def test_an_answer_is_seen_only_once_it_is_committed(tmp_path: Path, monkeypatch
             committed.set_result(None)
             assert (await call).response is not None
 
-    run(course)
+    run(main)
 
 
 def test_replicas_are_calls_of_their_own(tmp_path: Path) -> None:
     lm = FakeLM(lambda request: reply(f"draw {request.replica}"))
 
-    async def course() -> None:
+    async def main() -> None:
         for _ in range(2):
             with journal(tmp_path / "run.db", calls=9) as ledger:
                 texts = []
@@ -96,7 +96,7 @@ def test_replicas_are_calls_of_their_own(tmp_path: Path) -> None:
                 assert texts == ["draw 0", "draw 1", "draw 2", "draw 1"]
                 assert (ledger.spent.calls, ledger.spent.cached) == (3, 1)
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 3
 
 
@@ -109,13 +109,13 @@ def test_a_model_that_remembers_is_told_of_what_the_journal_answers(tmp_path: Pa
 
     lm = Remembers(lambda request: reply(f"draw {request.replica}"))
 
-    async def course() -> None:
+    async def main() -> None:
         for _ in range(2):  # the second time as another process would
             with journal(tmp_path / "run.db", calls=9) as ledger:
                 for replica in (0, 1):
                     await ledger.call(lm, ask(temperature=1.0, replica=replica), "task", spec())
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 2 and lm.told == [(0, "draw 0"), (1, "draw 1")]
 
 
@@ -139,7 +139,7 @@ FULL = Response(
 def test_a_replay_gives_the_same_answer_and_the_same_bill(response: Response, tmp_path: Path) -> None:
     bills, lm = [], FakeLM(lambda request: response)
 
-    async def course() -> None:
+    async def main() -> None:
         for _ in range(3):
             told: list[Any] = []
             with journal(tmp_path / "run.db", calls=2) as ledger:
@@ -155,14 +155,14 @@ def test_a_replay_gives_the_same_answer_and_the_same_bill(response: Response, tm
                 bills.append(json.dumps(bill, sort_keys=True))
                 assert [t.outcome for t in told] == [response.finish] * 2 and told[0].role == "judge"
 
-    run(course)
+    run(main)
     assert len(lm.requests) == 1 and len(set(bills)) == 1
 
 
 def test_large_texts_are_kept_once_and_put_back(tmp_path: Path) -> None:
     large, small = "long " * LARGE_TEXT, "x" * LARGE_TEXT
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             for n in range(3):
                 messages = ({"role": "system", "content": large}, {"role": "user", "content": f"{small[:-1]}{n}"})
@@ -176,7 +176,7 @@ def test_large_texts_are_kept_once_and_put_back(tmp_path: Path) -> None:
             assert {m["messages"][1]["content"][-1] for m in told} == {"0", "1", "2"}
             assert all(t["answer"] == "yes" for t in told)
 
-    run(course)
+    run(main)
 
 
 def test_effects_happen_once_and_failures_are_not_kept(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_effects_happen_once_and_failures_are_not_kept(tmp_path: Path) -> None:
             raise ValueError("the first time it fails")
         return {"n": len(made), "pair": (1, 2)}
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=1) as ledger:
             with pytest.raises(ValueError, match="first time"):
                 await ledger.effect("tool", ["f", 1], work)
@@ -204,7 +204,7 @@ def test_effects_happen_once_and_failures_are_not_kept(tmp_path: Path) -> None:
             ledger.open()
             assert ledger.sent.calls == 0, "effects are no calls"
 
-    run(course)
+    run(main)
     assert len(made) == 4
 
 
@@ -244,7 +244,7 @@ def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Pa
     assert done.returncode == -9, done.stderr
     lm = FakeLM()
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(path, calls=9) as ledger:
             for n in range(3):
                 assert (await ledger.call(lm, ask(str(n)), "task", spec())).response is not None
@@ -265,20 +265,20 @@ def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Pa
             ledger.open()
             assert ledger.sent.calls == 9 and ledger.bill.unknown == 4
 
-    run(course)
+    run(main)
 
 
 def test_a_request_that_cannot_be_recorded_is_not_sent(tmp_path: Path) -> None:
     lm = FakeLM()
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9, usd=1.0) as ledger:
             ledger.store.execute("create trigger full before insert on attempts begin select raise(abort, 'full'); end")
             with pytest.raises(StoreError, match="cannot write .*full.*before is safe"):
                 await ledger.call(lm, ask(), "task", spec())
             assert not lm.requests and nothing_reserved(ledger) and ledger.sent.calls == 0
 
-    run(course)
+    run(main)
 
 
 def test_a_request_is_committed_before_it_is_sent_and_replaced_by_its_call_in_one_commit(tmp_path: Path) -> None:
@@ -297,21 +297,21 @@ def test_a_request_is_committed_before_it_is_sent_and_replaced_by_its_call_in_on
             assert seen[-1][0] == 1
             return await super().complete(request)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             ledger.store.conn.set_trace_callback(look)
             for n in range(3):
                 await ledger.call(Looking(), ask(str(n)), "task", spec())
             look()
 
-    run(course)
+    run(main)
     assert seen == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2), (0, 3)]
 
 
 def test_a_call_that_is_cancelled_before_it_is_sent_leaves_no_request(tmp_path: Path) -> None:
     lm = FakeLM()
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
             call = asyncio.ensure_future(ledger.call(lm, ask(), "task", spec()))
             while not ledger.ceilings.in_flight:
@@ -321,4 +321,4 @@ def test_a_call_that_is_cancelled_before_it_is_sent_leaves_no_request(tmp_path: 
             ledger.store.flush()
             assert call.cancelled() and not lm.requests and ledger.bill.unknown == 0 and ledger.sent.calls == 0
 
-    run(course)
+    run(main)

@@ -36,7 +36,7 @@ def test_friction_20_the_latency_of_a_server_does_not_depend_on_how_many_calls_w
         took: list[float] = []
         lm = FakeLM(serving(took))
 
-        async def course() -> None:
+        async def main() -> None:
             jobs = [ledger.call(lm, ask(f"q{i}"), "task", spec(concurrency=at_once)) for i in range(16)]
             begun = time.perf_counter()
             found = await asyncio.gather(*jobs)
@@ -46,7 +46,7 @@ def test_friction_20_the_latency_of_a_server_does_not_depend_on_how_many_calls_w
             assert waited > 6 * TAKES if at_once == 2 else waited < 6 * max(took)
             assert ledger.spent.seconds == pytest.approx(sum(settled.seconds for settled in found))
 
-        run(course)
+        run(main)
     stored = list(ledger_rows(tmp_path / "run.db"))
     assert len(stored) == 16 and all(seconds > TAKES * 0.9 for seconds, _ in stored)
     assert max(queued for _, queued in stored) > 6 * TAKES or at_once == 16
@@ -66,14 +66,14 @@ def test_the_pause_before_another_attempt_is_no_latency(tmp_path: Path) -> None:
     left, took = [failure("server"), failure("rate_limit"), None], list[float]()
     with journal(tmp_path / "run.db", pause=0.2) as ledger:
 
-        async def course() -> None:
+        async def main() -> None:
             lm = FakeLM(lambda request: left.pop(0) or serving(took)(request))
             begun = time.perf_counter()
             settled = await ledger.call(lm, ask(), "task", spec())
             assert settled.attempts == 3 and settled.queued >= 0.4
             assert settled.seconds + settled.queued <= time.perf_counter() - begun, "nothing counts as both"
 
-        run(course)
+        run(main)
 
 
 def test_a_nodes_time_is_its_critical_path_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, run
 
 from workbench.errors import LMError, ServerDead
 from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.retry import MOST_PAUSES, MOST_RATE_LIMITS
+from workbench.ledger.retry import MAX_PAUSES, MAX_RATE_LIMITS
 
 RATE = LMError("rate_limit", "slow down")
 
@@ -24,7 +24,7 @@ def at(moment: float) -> None:
 
 
 def test_the_size_is_halved_at_most_once_a_second_and_never_to_nothing() -> None:
-    async def course() -> list[int]:
+    async def main() -> list[int]:
         limiter, sizes = AdaptiveLimiter(20), []
         for moment in (0.0, 0.1, 0.9, 1.2, 2.0, 2.3, 3.4, 4.5, 5.6, 6.7):
             at(moment)
@@ -32,11 +32,11 @@ def test_the_size_is_halved_at_most_once_a_second_and_never_to_nothing() -> None
             sizes.append(limiter.size)
         return sizes
 
-    assert asyncio.run(course()) == [10, 10, 10, 5, 5, 2, 1, 1, 1, 1]
+    assert asyncio.run(main()) == [10, 10, 10, 5, 5, 2, 1, 1, 1, 1]
 
 
 def test_it_grows_by_one_for_each_full_round_up_to_what_is_configured() -> None:
-    async def course() -> list[int]:
+    async def main() -> list[int]:
         limiter, sizes = AdaptiveLimiter(6), []
         at(0.0)
         limiter.learn(RATE, 0.0)
@@ -45,12 +45,12 @@ def test_it_grows_by_one_for_each_full_round_up_to_what_is_configured() -> None:
             sizes.append(limiter.size)
         return sizes
 
-    assert asyncio.run(course()) == [3, 3, *[4] * 4, *[5] * 5, *[6] * 9]
+    assert asyncio.run(main()) == [3, 3, *[4] * 4, *[5] * 5, *[6] * 9]
 
 
 @pytest.mark.parametrize("kind", ["server", "timeout", "bad_request", "rate_limit"])
 def test_failures_never_let_it_grow(kind: str) -> None:
-    async def course() -> int:
+    async def main() -> int:
         limiter = AdaptiveLimiter(8)
         at(0.0)
         limiter.learn(RATE, 0.0)
@@ -58,7 +58,7 @@ def test_failures_never_let_it_grow(kind: str) -> None:
             limiter.learn(LMError(kind, ""), 0.0)
         return limiter.size
 
-    assert asyncio.run(course()) == 4
+    assert asyncio.run(main()) == 4
 
 
 @settings(max_examples=80)
@@ -92,7 +92,7 @@ def test_no_interleaving_takes_too_many_slots_or_loses_one(size: int, jobs: list
                 inside -= 1
         served.append(n)
 
-    async def course() -> None:
+    async def main() -> None:
         tasks = [asyncio.create_task(job(n, b, k, o)) for n, (b, k, _, o) in enumerate(jobs)]
         for turn in range(15):
             await turns(1)
@@ -106,7 +106,7 @@ def test_no_interleaving_takes_too_many_slots_or_loses_one(size: int, jobs: list
         async with limiter:
             pass
 
-    run(course)
+    run(main)
     assert most <= size and {n for n, j in enumerate(jobs) if j[2] is None} <= set(served)
 
 
@@ -119,15 +119,15 @@ def test_first_come_first_served() -> None:
             order.append(n)
             await turns(3)
 
-    async def course() -> None:
+    async def main() -> None:
         await asyncio.gather(*(job(n) for n in range(9)))
 
-    run(course)
+    run(main)
     assert order == list(range(9))
 
 
 def test_a_waiter_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
-    async def course() -> None:
+    async def main() -> None:
         limiter = AdaptiveLimiter(1)
         await limiter.__aenter__()
 
@@ -149,11 +149,11 @@ def test_a_waiter_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
             assert await second == "served" and limiter.busy == 0
             await limiter.__aenter__()
 
-    run(course)
+    run(main)
 
 
 def test_all_wait_for_one_pause_also_those_who_come_later() -> None:
-    async def course() -> list[float]:
+    async def main() -> list[float]:
         limiter, begun = AdaptiveLimiter(8), time.monotonic()
         starts: list[float] = []
 
@@ -167,12 +167,12 @@ def test_all_wait_for_one_pause_also_those_who_come_later() -> None:
         await asyncio.gather(*(job(d) for d in (0.0, 0.0, 0.1, 0.25)))
         return starts
 
-    starts = run(course)
+    starts = run(main)
     assert min(starts) >= 0.199 and len(starts) == 4
 
 
 def test_cancelling_in_a_pause_gives_the_slot_back() -> None:
-    async def course() -> None:
+    async def main() -> None:
         limiter = AdaptiveLimiter(1)
         limiter.learn(RATE, 3600.0)
 
@@ -188,7 +188,7 @@ def test_cancelling_in_a_pause_gives_the_slot_back() -> None:
                 await task
         assert limiter.busy == 0 and not limiter._waiting
 
-    run(course)
+    run(main)
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -207,11 +207,11 @@ def test_a_server_that_asks_to_wait_is_left_alone_by_every_call(attempts: int, t
 
     lm = FakeLM(answer, concurrency=2)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", pause=None, calls=50) as ledger:
             await asyncio.gather(*(ledger.call(lm, ask(str(n)), "task", spec(attempts=attempts)) for n in range(8)))
 
-    run(course)
+    run(main)
     gap = [s - told[0] for s in seen if s > told[0]]
     assert len(seen) == 8 + (attempts > 1) and min(gap) >= 0.299, gap
     assert lm.most <= 2
@@ -224,7 +224,7 @@ def test_a_limit_holds_for_a_model_whoever_asks(tmp_path: Path) -> None:
 
     lm = FakeLM(answer, concurrency=64)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=500) as ledger:
             jobs = (
                 ledger.call(lm, ask(str(n)), role, spec(concurrency=3, attempts=2))
@@ -234,7 +234,7 @@ def test_a_limit_holds_for_a_model_whoever_asks(tmp_path: Path) -> None:
             await asyncio.gather(*jobs)
             assert lm.most == 3
 
-    run(course)
+    run(main)
 
 
 # No call is lost to a rate limit
@@ -260,7 +260,7 @@ def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tm
 
     lm = FakeLM(answer, concurrency=8)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
             jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(200))
             settled = await asyncio.gather(*jobs)
@@ -268,7 +268,7 @@ def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tm
             assert ledger.sent.calls == ledger.spent.calls == len(lm.requests)
             assert lm.most <= 8
 
-    run_without_waiting(course)
+    run_without_waiting(main)
     assert len(pauses) == 5 and len(lm.requests) < 200 + 4 * 40, "all workers wait together"
 
 
@@ -280,15 +280,15 @@ def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(
 
     lm = FakeLM(no, concurrency=8)
 
-    async def course() -> None:
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
             begun = loop.time()
             jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(40))
             outcomes = await asyncio.gather(*jobs, return_exceptions=True)
             assert {type(outcome) for outcome in outcomes} == {ServerDead}
-            assert f"no answer in {MOST_PAUSES} pauses" in str(outcomes[0]) and "planted rate_limit" in str(outcomes[0])
-            assert 120 * (MOST_PAUSES - 1) <= loop.time() - begun <= 160 * MOST_PAUSES, "two minutes at most each time"
+            assert f"no answer in {MAX_PAUSES} pauses" in str(outcomes[0]) and "planted rate_limit" in str(outcomes[0])
+            assert 120 * (MAX_PAUSES - 1) <= loop.time() - begun <= 160 * MAX_PAUSES, "two minutes at most each time"
             assert len(lm.requests) < 40
         lm.answer = lambda request: reply()
         with journal(tmp_path / "run.db", pause=None, calls=5000) as ledger:
@@ -296,13 +296,13 @@ def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(
             assert [s.error for s in settled] == [None] * 40
             assert ledger.sent.calls == ledger.spent.calls == len(lm.requests)
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_one_call_that_alone_is_refused_ends_and_the_others_go_on(tmp_path: Path) -> None:
     lm = FakeLM(lambda request: failure("rate_limit") if "never" in str(request) else reply(), concurrency=4)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", pause=None, calls=500) as ledger:
             refused = asyncio.create_task(ledger.call(lm, ask("never"), "task", spec(attempts=4)))
             for n in range(200):
@@ -310,20 +310,20 @@ def test_one_call_that_alone_is_refused_ends_and_the_others_go_on(tmp_path: Path
                 await asyncio.sleep(20)
             settled = await refused
             assert settled.error is not None and settled.error.kind == "rate_limit"
-            assert settled.attempts == MOST_RATE_LIMITS
+            assert settled.attempts == MAX_RATE_LIMITS
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_a_rate_limit_uses_up_no_attempt(tmp_path: Path) -> None:
     lm = scripted(*[RATE] * 9, *[failure("server")] * 3, RATE, reply())
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", pause=None, calls=99) as ledger:
             settled = await ledger.call(lm, ask(), "task", spec(attempts=4))
             assert settled.response == reply() and settled.attempts == ledger.sent.calls == 14
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 class SentFrom(FakeLM):
@@ -345,7 +345,7 @@ def test_a_rate_limit_that_one_worker_meets_is_waited_for_by_all(tmp_path: Path)
 
         return SentFrom(place, answer)
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", pause=60.0, calls=10) as ledger:
             first = asyncio.create_task(ledger.call(from_place("a"), ask("1"), "task", spec()))
             while not sent:
@@ -353,7 +353,7 @@ def test_a_rate_limit_that_one_worker_meets_is_waited_for_by_all(tmp_path: Path)
             await turns(5)
             await asyncio.gather(first, ledger.call(from_place("b"), ask("2"), "task", spec()))
 
-    run_without_waiting(course)
+    run_without_waiting(main)
     refused, *later = sent
     assert refused[0] == "a" and sorted(place for place, _ in later) == ["a", "b"]
     assert all(when - refused[1] >= 60 for _, when in later)

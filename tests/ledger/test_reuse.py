@@ -37,10 +37,10 @@ def ledger_of(
 
 
 def settle(ledger: Ledger, lm: Any, *requests: Request, role: str = "task") -> list[Settled]:
-    async def course() -> list[Settled]:
+    async def main() -> list[Settled]:
         return await asyncio.gather(*(ledger.call(lm, request, role, spec()) for request in requests))
 
-    return run(course)
+    return run(main)
 
 
 DRAWS = tuple(ask("toss", temperature=1.0, replica=k) for k in range(3))

@@ -181,7 +181,7 @@ def test_what_the_biller_states_through_the_gateway_is_the_bill(tmp_path: Path) 
 
 def test_one_stated_cost_is_no_price_of_the_other_answers(tmp_path: Path) -> None:
     """A server on this machine without a price, which states the cost of the first call alone, or of each."""
-    for name, every, lacking in (("one", False, ["openai/m"]), ("each", True, [])):
+    for name, every, missing in (("one", False, ["openai/m"]), ("each", True, [])):
         (tmp_path / name).mkdir()
 
         def answer(asked: Any, every: bool = every) -> Any:
@@ -189,7 +189,7 @@ def test_one_stated_cost_is_no_price_of_the_other_answers(tmp_path: Path) -> Non
 
         with saying(answer) as server:
             report = evaluate(write(tmp_path / name, server.base, price=None), database=tmp_path / name / "runs.db")
-        assert report.unpriced == lacking
+        assert report.unpriced == missing
 
 
 def test_a_gap_between_stated_and_computed_is_one_line(tmp_path: Path, subtests: pytest.Subtests) -> None:

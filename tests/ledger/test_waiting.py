@@ -75,12 +75,12 @@ def test_M1_a_ceiling_that_pays_for_all_rows_pays_for_them_at_once(what: str, at
     worst = {"tokens": PROMPT + 500, "usd": lm.price(PROMPT, 500)}[what]
     ceiling = 200 * used + worst
 
-    async def course() -> None:
+    async def main() -> None:
         with timed(tmp_path / "run.db", **{what: ceiling}) as ledger:
             assert not refused(await all_rows(ledger, lm)) and len(lm.requests) == 200
             assert nothing_reserved(ledger) and lm.most == min(at_once, int(ceiling / worst))
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 @pytest.mark.parametrize("at_once", AT_ONCE)
@@ -95,7 +95,7 @@ def test_M1_a_run_ends_at_the_call_that_does_not_fit_beside_what_is_spent(
     ceiling = 30 * used + worst if what != "minutes" else 30.5 * used
     held = 10 * used
 
-    async def course() -> None:
+    async def main() -> None:
         with timed(tmp_path / "run.db", **{what: ceiling}) as ledger:
             ledger.reserve_for_proof(**{what: held})
             ended = refused(await all_rows(ledger, lm, 100 if what != "minutes" else 30 * at_once))
@@ -109,7 +109,7 @@ def test_M1_a_run_ends_at_the_call_that_does_not_fit_beside_what_is_spent(
             await ledger.call(lm, ask("of the proof", max_tokens=500), "task", spec())
             assert len(lm.requests) == asked + 1
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_M1_calls_wait_in_each_of_several_event_loops(tmp_path: Path) -> None:
@@ -119,22 +119,22 @@ def test_M1_calls_wait_in_each_of_several_event_loops(tmp_path: Path) -> None:
             lm = FakeLM(slowly, 16)
             calls = [ask(f"row {step}{n}", max_tokens=500) for n in range(9)]
 
-            async def course(lm: FakeLM = lm, calls: list[Request] = calls) -> None:
+            async def main(lm: FakeLM = lm, calls: list[Request] = calls) -> None:
                 await asyncio.gather(*(ledger.call(lm, request, "task", spec()) for request in calls))
 
-            run_without_waiting(course)
+            run_without_waiting(main)
             assert lm.most == 3 and len(lm.requests) == 9
 
 
 def test_M1_a_call_whose_worst_case_alone_is_too_much_is_refused_at_once(tmp_path: Path) -> None:
     lm = FakeLM(slowly, 16)
 
-    async def course() -> None:
+    async def main() -> None:
         with timed(tmp_path / "run.db", tokens=300) as ledger:
             assert len(refused(await all_rows(ledger, lm, 5))) == 5
             assert not lm.requests and ledger.seconds == 0
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 # Who waits
@@ -159,7 +159,7 @@ def test_M1_who_waits_is_woken_however_the_call_in_flight_ends(end: str, tmp_pat
     first, second = FakeLM(outcome_of(end), 1), FakeLM()
     second.identity = "second"
 
-    async def course() -> None:
+    async def main() -> None:
         with timed(tmp_path / "run.db", tokens=2 * (PROMPT + 500) - 50) as ledger:
             once = spec(attempts=1, timeout=10 if end == "timeout" else 1e4)
             before = asyncio.create_task(ledger.call(first, ask("row 01", max_tokens=500), "task", once))
@@ -176,7 +176,7 @@ def test_M1_who_waits_is_woken_however_the_call_in_flight_ends(end: str, tmp_pat
             assert len(second.requests) == (WOKEN[end] is None) and nothing_reserved(ledger)
             assert before.cancelled() or before.exception() is None
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_M1_who_waits_for_room_keeps_to_a_pause_that_came_meanwhile(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_M1_who_waits_for_room_keeps_to_a_pause_that_came_meanwhile(tmp_path: Pa
         await asyncio.sleep(1)
         return failure("rate_limit", retry_after=60) if len(sent) == 1 else reply()
 
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(answer, 2)
         with timed(tmp_path / "run.db", tokens=PROMPT + 600) as ledger:
             outcomes = await all_rows(ledger, lm, 2)
@@ -196,7 +196,7 @@ def test_M1_who_waits_for_room_keeps_to_a_pause_that_came_meanwhile(tmp_path: Pa
             assert sent[1] - sent[0] >= 61, "the second waited for room, and then as long as the server asked for"
             assert nothing_reserved(ledger)
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 @pytest.mark.parametrize("end", ["stopped", "minutes", "auth"])
@@ -205,7 +205,7 @@ def test_M1_who_waited_sends_nothing_once_the_run_has_ended(end: str, tmp_path: 
         await asyncio.sleep(1)
         return failure("auth") if end == "auth" else failure("rate_limit", retry_after=60)
 
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(answer, 2)
         with timed(
             tmp_path / "run.db", tokens=PROMPT + 600, **({"minutes": 0.5} if end == "minutes" else {})
@@ -218,7 +218,7 @@ def test_M1_who_waited_sends_nothing_once_the_run_has_ended(end: str, tmp_path: 
             assert [type(outcome) for outcome in await both] == [kinds[end]] * 2
             assert len(lm.requests) == 1 and nothing_reserved(ledger)
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_M1_a_dear_call_is_not_starved_by_cheap_ones(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_M1_a_dear_call_is_not_starved_by_cheap_ones(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         return reply(prompt=0, completion=0)
 
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(answer, 64)
         with timed(tmp_path / "run.db", tokens=PROMPT + 500) as ledger:
             asked = [f"row {n:02}" for n in range(40)]
@@ -240,7 +240,7 @@ def test_M1_a_dear_call_is_not_starved_by_cheap_ones(tmp_path: Path) -> None:
             assert not refused(await asyncio.gather(*calls, return_exceptions=True))
             assert order == asked
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 def test_M1_a_settled_call_leaves_nothing_reserved_beside_those_still_in_flight(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_M1_a_settled_call_leaves_nothing_reserved_beside_those_still_in_flight(
         await asyncio.sleep(1000 if "long" in str(request.messages) else 1)
         return reply()
 
-    async def course() -> None:
+    async def main() -> None:
         lm = FakeLM(answer, 64)
         with timed(tmp_path / "run.db", tokens=9000, usd=9.0, calls=99) as ledger:
             long = asyncio.create_task(ledger.call(lm, ask("long"), "task", spec(timeout=2000)))
@@ -259,7 +259,7 @@ def test_M1_a_settled_call_leaves_nothing_reserved_beside_those_still_in_flight(
             assert vars(ledger.ceilings.reserved) == pytest.approx(alone) and not long.done()
             await long
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 @dataclass
@@ -282,7 +282,7 @@ def test_M1_no_rest_of_rounding_is_waited_for() -> None:
     account = Alone(BudgetSpec.model_validate({"usd": 1.0}))
     ceilings = Ceilings(account)
 
-    async def course() -> None:
+    async def main() -> None:
         held = [await ceilings.reserve(lambda usd=usd: Spend(1, usd=usd)) for usd in (0.1, 0.2)]
         assert ceilings.reserved.calls == 2
         ceilings.give_back(held[0])
@@ -291,7 +291,7 @@ def test_M1_no_rest_of_rounding_is_waited_for() -> None:
         account.budget = BudgetSpec.model_validate({"usd": most})
         await asyncio.wait_for(ceilings.reserve(lambda: worst), 1e6)
 
-    run_without_waiting(course)
+    run_without_waiting(main)
 
 
 # Any workload
@@ -373,7 +373,7 @@ class World:
 
         ledger.ceilings.reserve = watched  # type: ignore[method-assign]
 
-    async def course(self, path: Path) -> None:
+    async def main(self, path: Path) -> None:
         models = [FakeLM(self.answer, self.at_once), FakeLM(self.answer, max(1, self.at_once // 4))]
         models[1].identity = "other"
         draw = random.Random(self.seed)
@@ -411,4 +411,4 @@ def test_M1_no_workload_passes_a_ceiling_ends_too_early_or_leaves_one_waiting(
     seed: int, at_once: int, ceiling: dict[str, float], hold: float
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run_without_waiting(lambda: World(seed, at_once, ceiling, hold).course(Path(folder) / "run.db"))
+        run_without_waiting(lambda: World(seed, at_once, ceiling, hold).main(Path(folder) / "run.db"))

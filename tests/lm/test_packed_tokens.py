@@ -93,7 +93,7 @@ def test_h11_a_conversation_that_passes_is_kept_turn_by_turn(tmp_path: Path) -> 
     tools = [{"type": "function", "function": {"name": f"f{n}", "parameters": {"n": n}}} for n in range(40)]
     said = [{"role": "user", "content": f"turn {n} " + "word " * 80} for n in range(20)]
 
-    async def course() -> None:
+    async def main() -> None:
         for n in range(1, 21):
             request = Request((), native=Native("chat", {"messages": said[:n], "tools": tools}))
             counts: dict[str, Any] = dict.fromkeys(
@@ -111,7 +111,7 @@ def test_h11_a_conversation_that_passes_is_kept_turn_by_turn(tmp_path: Path) -> 
                 **counts,
             )
 
-    asyncio.run(course())
+    asyncio.run(main())
     kept = [len(row["request"]) for row in store.rows("select request from calls order by key")]
     remove_unused_texts(store)  # none of these is
     texts = [json.loads(row["text"]) for row in store.rows("select text from texts")]

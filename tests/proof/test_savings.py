@@ -27,7 +27,7 @@ def result(row: int, calls: list[CallRecord], **cost: Any) -> Result:
 def call(prompt: int, out: int, most: int, usd: float | None = 0.02, seconds: float = 240.0) -> CallRecord:
     answer = Response("a", "stop", prompt, out, 0.0)
     record = CallRecord((), answer, "task", "m", False, 0.001, max_tokens=most)
-    record.most_usd, record.most_seconds = usd, seconds
+    record.max_usd, record.max_seconds = usd, seconds
     return record
 
 

@@ -69,8 +69,8 @@ def test_no_search_costs_more_than_its_estimate(space: dict[str, Any], tmp_path:
     report = optimize(file, database=tmp_path / "two.db", pool=pool, options=Options(out=str(tmp_path / "o.yaml")))
     plain = 1e-4 * found["input_tokens"] + 4e-4 * 50
     total = found["total"]
-    assert report.spent["usd"] <= total["most_usd"]
-    assert total["least_input_tokens"] <= report.spent["prompt_tokens"] <= total["most_input_tokens"]
+    assert report.spent["usd"] <= total["max_usd"]
+    assert total["min_input_tokens"] <= report.spent["prompt_tokens"] <= total["max_input_tokens"]
     assert report.spent["usd"] > plain * report.spent["calls"], "the space costs more than the file as written"
     assert "at most $" not in " ".join(found["lines"]), "what a node adds to a prompt is not known beforehand"
 
@@ -84,8 +84,8 @@ def test_a_search_that_may_write_has_no_bound_of_tokens(optimizer: str, more: di
     file.write_text(json.dumps(spec))
     _, _, task, optimizers = prepare(file)
     found = estimate(task, optimizers)
-    assert (found["proof"]["most_input_tokens"] is None) == bool(more)
-    assert found["baseline"]["most_input_tokens"] > 0
+    assert (found["proof"]["max_input_tokens"] is None) == bool(more)
+    assert found["baseline"]["max_input_tokens"] > 0
 
 
 def test_no_line_of_an_estimate_names_more_calls_than_the_budget_has(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_no_line_of_an_estimate_names_more_calls_than_the_budget_has(tmp_path: P
     assert task.workflow.max_calls * 100 > 300, "the worst case does not fit"
     for part in ("baseline", "proof", "total"):
         assert found[part]["calls"] <= 300, part
-    assert found["most_calls"] is None or found["most_calls"] <= 300
+    assert found["max_calls"] is None or found["max_calls"] <= 300
     (told,) = (line for line in found["lines"] if line.startswith("In all"))
     assert "included: 300 calls" in told
 

@@ -50,12 +50,12 @@ def workbench(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def test_a_blocking_function_ends_by_its_deadline_and_knows_it() -> None:
-    async def course() -> float | None:
+    async def main() -> float | None:
         with pytest.raises(TimeoutError):
             await run_in_thread(lambda: time.sleep(60), 0.05)
         return await run_in_thread(remaining_seconds, 7.0)
 
-    left = asyncio.run(course())
+    left = asyncio.run(main())
     assert left is not None and 0 < left <= 7.0
     assert remaining_seconds() is None
 

@@ -55,12 +55,12 @@ def test_friction_16_dollars_and_tokens_are_told_for_baseline_search_and_proof(t
     found = estimated(task_file(tmp_path, search={"nodes.sort.reasoning": [False]}))
     tokens = found["input_tokens"]
     assert found["baseline"]["calls"] == 10 and found["proof"]["calls"] == 20
-    assert found["baseline"]["input_tokens"] == 10 * tokens and found["baseline"]["most_output_tokens"] == 1000
+    assert found["baseline"]["input_tokens"] == 10 * tokens and found["baseline"]["max_output_tokens"] == 1000
     most = 1e-3 * tokens + 2e-3 * 100
-    assert found["baseline"]["most_usd"] == pytest.approx(10 * most)
-    assert 20 * most <= found["proof"]["most_usd"] < 20.2 * most, "of the longest row"
+    assert found["baseline"]["max_usd"] == pytest.approx(10 * most)
+    assert 20 * most <= found["proof"]["max_usd"] < 20.2 * most, "of the longest row"
     whole = (found["baseline"], found["search"], found["proof"])
-    assert found["total"]["most_usd"] == pytest.approx(sum(part["most_usd"] for part in whole), abs=1e-5)
+    assert found["total"]["max_usd"] == pytest.approx(sum(part["max_usd"] for part in whole), abs=1e-5)
     assert found["baseline"]["usd"] is None is found["baseline"]["output_tokens"], "no earlier run tells it"
     assert f"up to about ${10 * most:.2f}" in found["lines"][1]
 
@@ -77,9 +77,9 @@ def test_friction_16_a_budget_without_calls_tells_the_candidates_too(budget: Any
     found = estimated(task_file(tmp_path, budget=budget, optimize=[{"random": {"trials": 10_000}}]), None, 2.0)
     (what, ceiling), row = *budget.items(), found["baseline"]
     each = {
-        "usd": row["most_usd"],
+        "usd": row["max_usd"],
         "minutes": row["minutes"],
-        "tokens": row["input_tokens"] + row["most_output_tokens"],
+        "tokens": row["input_tokens"] + row["max_output_tokens"],
     }[what]
     assert found["candidates"] == pytest.approx(ceiling / each - 3, abs=1) and found["candidates"] > 0
     assert any(line in text and f"about {found['candidates']} candidates" in text for text in found["lines"])
@@ -150,7 +150,7 @@ def test_nu5_an_estimate_leaves_room_for_the_most_of_a_call_as_the_run_does(
 def test_an_estimate_without_a_price_says_so(tmp_path: Path) -> None:
     lm = {"model": "openai/m", "api_base": "http://127.0.0.1:9/v1"}
     found = estimated(task_file(tmp_path, lm=lm))
-    assert found["total"]["most_usd"] is None
+    assert found["total"]["max_usd"] is None
     assert any("Dollars unknown: there is no price for openai/m" in line for line in found["lines"])
 
 

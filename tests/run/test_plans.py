@@ -52,7 +52,7 @@ def test_an_estimate_counts_with_the_calls_of_an_earlier_run(tmp_path: Path) -> 
     guessed, known = estimate(task, optimizers), estimate(task, optimizers, tmp_path / "run.db")
     assert known["lines"][0].startswith(f"At most 8 call(s) per example (1 measured on 40 rows of run {report.run}), ")
     assert (guessed["baseline"]["calls"], known["baseline"]["calls"], known["proof"]["calls"]) == (160, 20, 80)
-    assert (known["baseline_calls"], known["most_calls"]) == (guessed["baseline_calls"], guessed["most_calls"])
+    assert (known["baseline_calls"], known["max_calls"]) == (guessed["baseline_calls"], guessed["max_calls"])
     assert not any("may be too small" in line for line in known["lines"])
 
 

@@ -50,7 +50,7 @@ def task_file(folder: Path, **spec: Any) -> Path:
     return path
 
 
-def lacking(path: Path) -> list[WorkbenchError]:
+def missing(path: Path) -> list[WorkbenchError]:
     _, _, task, optimizers = prepare(path)
     return find_obstacles(task, optimizers)
 
@@ -81,15 +81,15 @@ def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
 def test_a_run_that_lacked_something_goes_on_once_it_is_there(error: WorkbenchError, tmp_path: Path) -> None:
     """Whatever is missing, the report says how to go on."""
     _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    lacking = optimize(
+    missing = optimize(
         tmp_path / "workflow.yaml",
         database=tmp_path / "two.db",
         pool=lm,
         optimizers=[("picky", Picky(error=error)), ("picky", Picky(error=PluginError("nor this")))],
         options=Options(out=str(tmp_path / "o.yaml")),
     )
-    assert (lacking.status, lacking.error, lacking.spent["calls"]) == ("failed", f"{error}\nnor this", 0)
-    assert lacking.lines()[-1].endswith(f"workbench resume {lacking.run} --db {tmp_path / 'two.db'}")
+    assert (missing.status, missing.error, missing.spent["calls"]) == ("failed", f"{error}\nnor this", 0)
+    assert missing.lines()[-1].endswith(f"workbench resume {missing.run} --db {tmp_path / 'two.db'}")
     report = resume("last", database=tmp_path / "two.db", pool=lm, optimizers=[("picky", Picky())])
     assert report.status == "finished"
 
@@ -105,7 +105,7 @@ def test_a_resumed_run_is_not_asked(tmp_path: Path) -> None:
 
 def test_a_missing_key_is_found_before_the_baseline_of_another_model(tmp_path: Path) -> None:
     path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=["rewrite"])
-    (error,) = lacking(path)
+    (error,) = missing(path)
     assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
     with pytest.raises(LMError, match="OPENAI_API_KEY"):
         optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
@@ -134,7 +134,7 @@ def test_a_server_that_listens_is_asked_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(5)
         lm = {"model": "openai/m", "api_base": f"http://127.0.0.1:{server.getsockname()[1]}/v1"}
-        assert lacking(task_file(tmp_path, lm=lm)) == []
+        assert missing(task_file(tmp_path, lm=lm)) == []
         connection, _ = server.accept()
         with connection:
             assert connection.recv(1) == b"", "it is closed again"
@@ -143,7 +143,7 @@ def test_a_server_that_listens_is_asked_nothing(tmp_path: Path) -> None:
 def test_a_ceiling_in_dollars_needs_the_price_of_every_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     path = task_file(tmp_path, roles={"judge": "openai/strange"}, budget={"usd": 1})
-    (error,) = lacking(path)
+    (error,) = missing(path)
     assert isinstance(error, SpecError) and "price of strange" in str(error)
 
 
@@ -194,7 +194,7 @@ def test_friction_22_a_missing_key_is_found_before_a_model_of_the_search_is_trie
     path = task_file(
         tmp_path, search=search, optimize=["random"], nodes={"sort": {"predict": "text -> label", **nodes}}
     )
-    (error,) = lacking(path)
+    (error,) = missing(path)
     assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
     with pytest.raises(LMError, match="OPENAI_API_KEY"):
         optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
@@ -236,7 +236,7 @@ def test_a_name_alone_that_leads_to_another_server_is_told(tmp_path: Path) -> No
 def test_a_ceiling_in_dollars_that_holds_nothing_is_refused(model: str, tmp_path: Path) -> None:
     """A server on this machine may be a proxy in front of a paid service."""
     lm = {"model": model, "api_base": SERVER, "attempts": 1}
-    (error,) = lacking(task_file(tmp_path, lm=lm, budget={"usd": 2}))
+    (error,) = missing(task_file(tmp_path, lm=lm, budget={"usd": 2}))
     assert isinstance(error, SpecError) and error.path == ("budget", "usd") and error.line == 1
     assert "forward calls to a paid service" in error.message and "price: {input: ..., output: ...}" in str(error.hint)
 
@@ -250,14 +250,14 @@ def test_a_ceiling_in_dollars_that_holds_nothing_is_refused(model: str, tmp_path
     ],
 )
 def test_a_price_that_is_known_and_a_budget_without_dollars_are_no_error(spec: Any, tmp_path: Path) -> None:
-    assert [error for error in lacking(task_file(tmp_path, **spec)) if "Connection refused" not in str(error)] == []
+    assert [error for error in missing(task_file(tmp_path, **spec)) if "Connection refused" not in str(error)] == []
 
 
 @pytest.mark.parametrize("model", ["openai/m", "litellm/openai/m"])
 def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: str, tmp_path: Path) -> None:
     """Else a budget in dollars would count nothing for it."""
     lm = {"model": model, "api_base": "http://127.0.0.1.nip.io/v1"}
-    (error,) = lacking(task_file(tmp_path, lm=lm, budget={"usd": 1}))
+    (error,) = missing(task_file(tmp_path, lm=lm, budget={"usd": 1}))
     assert isinstance(error, SpecError) and "price" in str(error) and "not known" in str(error)
 
 
@@ -302,5 +302,5 @@ def test_an_optimizer_with_its_node_is_not(name: str, tmp_path: Path) -> None:
 
 
 def test_adas_says_before_the_first_call_that_a_node_is_missing(tmp_path: Path) -> None:
-    (error,) = lacking(task_file(tmp_path, optimize=[{"adas": {"node": "srt"}}]))
+    (error,) = missing(task_file(tmp_path, optimize=[{"adas": {"node": "srt"}}]))
     assert isinstance(error, SpecError) and error.path == ("optimize", 0, "adas", "node") and "'sort'" in str(error)

@@ -84,22 +84,22 @@ def estimated(path: Path) -> dict[str, Any]:
 def test_new_user_3_an_estimate_names_every_model_without_a_price(tmp_path: Path) -> None:
     """Of `search:`, and of the roles that the search pays for."""
     found = estimated(task_file(tmp_path, search={"lm": [priced("big")]}, roles={"proposer": priced("wise")}))
-    assert found["proof"]["most_usd"] is None and found["baseline"]["most_usd"] > 0
+    assert found["proof"]["max_usd"] is None and found["baseline"]["max_usd"] > 0
     assert any("Dollars unknown: there is no price for openai/big, openai/wise;" in line for line in found["lines"])
     found = estimated(task_file(tmp_path, roles={"proposer": priced("wise")}))
-    assert found["proof"]["most_usd"] > 0 and found["search"]["most_usd"] is None is found["total"]["most_usd"]
+    assert found["proof"]["max_usd"] > 0 and found["search"]["max_usd"] is None is found["total"]["max_usd"]
     assert any("there is no price for openai/wise;" in line for line in found["lines"])
 
 
 def test_new_user_3_the_search_may_take_the_dearest_role(tmp_path: Path) -> None:
-    without = estimated(task_file(tmp_path))["search"]["most_usd"]
+    without = estimated(task_file(tmp_path))["search"]["max_usd"]
     cheap = estimated(task_file(tmp_path, roles={"proposer": priced("mini", {"input": 1, "output": 1})}))
     dear = estimated(task_file(tmp_path, roles={"proposer": priced("wise", BIG)}))
-    assert cheap["search"]["most_usd"] == without
-    assert dear["search"]["most_usd"] == pytest.approx(10 * without, rel=0.05)
+    assert cheap["search"]["max_usd"] == without
+    assert dear["search"]["max_usd"] == pytest.approx(10 * without, rel=0.05)
     assert dear["proof"] == cheap["proof"]
     thinks = estimated(task_file(tmp_path, roles={"proposer": priced("deepseek-r1", BIG)}))
-    assert thinks["search"]["most_usd"] > 5 * dear["search"]["most_usd"], "thoughts are billed"
+    assert thinks["search"]["max_usd"] > 5 * dear["search"]["max_usd"], "thoughts are billed"
 
 
 # Evaluations

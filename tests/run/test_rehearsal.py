@@ -87,10 +87,10 @@ def test_the_tokens_are_those_of_the_prompts_that_a_run_builds(tmp_path: Path) -
     long = estimate_tokens(({"content": "x" * 3000},)) - estimate_tokens(({"content": ""},))
     alone = estimated(write(tmp_path, [30] * 9))
     prompt = alone["input_tokens"]
-    assert alone["baseline"]["least_input_tokens"] == round(9 * prompt / 2)
-    assert alone["baseline"]["most_input_tokens"] == 9 * prompt * 2
+    assert alone["baseline"]["min_input_tokens"] == round(9 * prompt / 2)
+    assert alone["baseline"]["max_input_tokens"] == 9 * prompt * 2
     assert found["input_tokens"] == round(prompt + (long - own) / 8)
-    assert found["baseline"]["most_input_tokens"] == 9 * 2 * (prompt + long - own)
+    assert found["baseline"]["max_input_tokens"] == 9 * 2 * (prompt + long - own)
 
 
 def test_a_later_prompt_has_room_for_an_earlier_answer(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_later_prompt_has_room_for_an_earlier_answer(tmp_path: Path) -> None:
     settings = {"decoding": {"max_tokens": 300}}
     free = {"plan": {"predict": "text -> plan", **settings}, "sort": {"predict": "text, plan -> label", **settings}}
     closed = {**free, "plan": {"predict": "text -> plan: bool", **settings}}
-    most = [estimated(write(tmp_path, nodes=nodes))["baseline"]["most_input_tokens"] for nodes in (free, closed)]
+    most = [estimated(write(tmp_path, nodes=nodes))["baseline"]["max_input_tokens"] for nodes in (free, closed)]
     assert most == [9 * 300 + 9 * 2 * 38, 9 * 2 * 46]
 
 
@@ -108,7 +108,7 @@ def test_a_metric_and_a_node_that_raise_do_not_end_an_estimate(tmp_path: Path) -
         "sort": {"predict": "text, plan -> label"},
     }
     found = estimated(write(tmp_path, nodes=nodes, metric="python:code.py:score"))
-    assert found["baseline"]["most_input_tokens"] > 0, "a branch that fails is asked by itself"
+    assert found["baseline"]["max_input_tokens"] > 0, "a branch that fails is asked by itself"
     assert not any("unknown until" in line for line in found["lines"])
 
 
@@ -116,7 +116,7 @@ def test_a_program_that_is_not_started_is_said_to_be_unknown(tmp_path: Path) -> 
     (tmp_path / "agent.py").write_text("open('ran', 'w')")
     nodes = {"sort": {"external": "text -> label", "command": ["python", "agent.py"], "calls": 3}}
     found = estimated(write(tmp_path, nodes=nodes))
-    assert not list(tmp_path.rglob("ran")) and found["baseline"]["most_input_tokens"] is None
+    assert not list(tmp_path.rglob("ran")) and found["baseline"]["max_input_tokens"] is None
     assert "Prompts of sort are unknown until they run: counted by the file's texts and rows." in found["lines"]
     assert "to more)" in found["lines"][1] and found["baseline_calls"] == 9 * 3
 
@@ -136,7 +136,7 @@ def test_a_node_that_hangs_does_not_hang_an_estimate(tmp_path: Path, monkeypatch
     monkeypatch.setitem(DOES, "hang", hang)
     monkeypatch.setattr("workbench.run.rehearsal.SECONDS", 0.01)
     found = estimated(write(tmp_path, nodes={"n": {"planted": "hang", "reads": ["text"], "writes": ["label"]}}))
-    assert found["baseline_calls"] == 9 and found["baseline"]["most_input_tokens"] is None
+    assert found["baseline_calls"] == 9 and found["baseline"]["max_input_tokens"] is None
 
 
 def test_without_leave_to_run_code_nothing_is_rehearsed(tmp_path: Path) -> None:

@@ -73,14 +73,14 @@ def settings(base: str, **more: Any) -> Any:
 
 
 def embed(lm: Any, texts: list[str]) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         try:
             return await lm.embed(texts)
         finally:
             await lm.aclose()
 
     assert isinstance(lm, CanEmbed)
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def test_a_server_gives_vectors_in_the_order_of_the_texts(server: Any) -> None:
@@ -189,7 +189,7 @@ def test_what_a_request_holds_does_not_hang_on_who_asked_before(tmp_path: Path) 
     """Else a resumed run, in which another may be faster, would send and pay for requests that are in no journal."""
     script = Embeds()
 
-    async def course() -> None:
+    async def main() -> None:
         store = Store(tmp_path / "run.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('r', 'running', '', '', '')")
         runtime = Runtime(Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/m"), {}, script)
@@ -201,7 +201,7 @@ def test_what_a_request_holds_does_not_hang_on_who_asked_before(tmp_path: Path) 
         assert [[call.cached for _, call in calls] for _, calls in found] == [[False], [False], [True], [False]]
         store.close()
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert script.asked == [["aab", "xxy"], ["xxy"], ["xxy", "zzz"]]
 
 

@@ -16,7 +16,7 @@ def test_one_model_for_equal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[LMSpec] = []
     monkeypatch.setitem(plugins()._tables["lms"], "planted", (lambda rest, spec: made.append(spec) or FakeLM(), "test"))
 
-    async def course() -> None:
+    async def main() -> None:
         pool = LMPool()
         one = pool.get(lm_spec("planted/a"))
         assert pool.get(lm_spec({"model": "planted/a", "temperature": 0.5, "max_tokens": 9, "timeout": 1.0})) is one
@@ -31,7 +31,7 @@ def test_one_model_for_equal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         await pool.aclose()
         assert pool._made == {}
 
-    run(course)
+    run(main)
     assert [s.model for s in made] == ["planted/a", "planted/b", "planted/a", "planted/a"]
     assert split_model("planted:a/b") == ("planted", "a/b") and split_model("planted/a:b") == ("planted", "a:b")
     assert split_model("someone/else") == ("*", "someone/else")

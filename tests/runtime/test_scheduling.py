@@ -152,7 +152,7 @@ def test_cancelling_an_example_leaves_nothing_running(chain: bool, tmp_path: Pat
     if chain:
         nodes["b"]["needs"] = "a"
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=100) as ledger:
             task = asyncio.create_task(program(tmp_path, ledger, nodes, lm).run(Example("1", {})))
             while lm.open < (1 if chain else 2):
@@ -162,4 +162,4 @@ def test_cancelling_an_example_leaves_nothing_running(chain: bool, tmp_path: Pat
                 await task
             assert lm.open == 0 and len(lm.requests) == (1 if chain else 2)
 
-    run(course)  # which fails if a task is left
+    run(main)  # which fails if a task is left

@@ -83,14 +83,14 @@ def test_replicas_and_children_draw_fresh_samples_only_where_there_is_chance(tmp
 
     DOES["ask"] = ask
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", calls=100) as ledger:
             made = program(tmp_path, ledger, {"n": {"planted": "ask", "reads": ["x"]}}, lm)
             for hot in (0.0, 1.0):
                 for replica in (0, 1, 0):
                     await made.run(Example("1", {"x": hot}), Draw(replica))
 
-    run(course)
+    run(main)
     assert drawn == [0, 0, 1, 1000, 1001]
 
 
@@ -131,7 +131,7 @@ def test_a_trace_does_not_tell_who_was_faster(slow: int, tmp_path: Path) -> None
         "verifier": {"predict": "label -> good: bool", "lm": lm},
     }
 
-    async def course() -> Trace:
+    async def main() -> Trace:
         store = Store(tmp_path / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
@@ -140,6 +140,6 @@ def test_a_trace_does_not_tell_who_was_faster(slow: int, tmp_path: Path) -> None
         store.close()
         return outcome.trace
 
-    trace = asyncio.run(course())
+    trace = asyncio.run(main())
     checked = [span.inputs["label"] for span in trace.spans if span.node.endswith("verifier")]
     assert checked == ["answer 0", "answer 1", "answer 2"]

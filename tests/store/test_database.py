@@ -232,31 +232,31 @@ def test_a_run_on_a_full_disk_stops_and_goes_on_later(tmp_path: Path, subtests: 
 
 
 def test_a_text_is_kept_once(store: Store) -> None:
-    async def course() -> list[str]:
+    async def main() -> list[str]:
         keys = [store.text(t) for t in ("long" * 100, "other" * 100, "long" * 100)]
         await store.write(EVENT, "", "")
         return keys
 
-    keys = asyncio.run(course())
+    keys = asyncio.run(main())
     assert keys[0] == keys[2] != keys[1]
     assert {r["hash"]: r["text"] for r in store.rows("select * from texts")} == {
         keys[0]: "long" * 100,
         keys[1]: "other" * 100,
     }
     store._known_texts.clear()  # as in another process
-    assert asyncio.run(course()) == keys
+    assert asyncio.run(main()) == keys
     row = store.row("select count(*) from texts")
     assert row is not None and row[0] == 2
 
 
 def test_odd_characters_are_kept_or_escaped(store: Store) -> None:
-    async def course() -> str:
+    async def main() -> str:
         await store.write(EVENT, "nul \0 and 😀", dumps({"half": "\ud800", "nan": [1]}))
         key = store.text("half \ud83d")
         await store.write(EVENT, "", "")
         return key
 
-    key = asyncio.run(course())
+    key = asyncio.run(main())
     row = store.row("select kind, data from events order by id limit 1")
     assert row is not None and row["kind"] == "nul \0 and 😀" and json.loads(row["data"])["half"] == "\ud800"
     row = store.row("select text from texts where hash = ?", key)
@@ -264,12 +264,12 @@ def test_odd_characters_are_kept_or_escaped(store: Store) -> None:
 
 
 def test_memory_of_known_texts_is_bounded(store: Store) -> None:
-    async def course() -> None:
+    async def main() -> None:
         for n in range(5000):
             store.text(f"text {n}")
         await store.write(EVENT, "", "")
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert len(store._known_texts) <= 4096
     row = store.row("select count(*) from texts")
     assert row is not None and row[0] == 5000

@@ -53,7 +53,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
         finally:
             reader.close()
 
-    async def course() -> None:
+    async def main() -> None:
         for n in range(100):
             pair = [store.write(EVENT, f"{n}a", ""), store.write(EVENT, f"{n}b", "")]
             await asyncio.gather(*pair)
@@ -64,7 +64,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
     thread = threading.Thread(target=look)
     thread.start()
     try:
-        asyncio.run(course())
+        asyncio.run(main())
     finally:
         done.set()
         thread.join()
@@ -73,7 +73,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
 
 
 def test_flushing_and_executing_keep_the_order(store: Store) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store.write(EVENT, "first", "")
         await asyncio.sleep(0)
         first = store.write(EVENT, "second", "")
@@ -86,13 +86,13 @@ def test_flushing_and_executing_keep_the_order(store: Store) -> None:
         store.execute(EVENT, "fifth", "")
         assert [r[0] for r in store.rows("select kind from events order by id")][-3:] == ["third", "fourth", "fifth"]
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
     other = sqlite3.connect(store.path, isolation_level=None)
 
-    async def course() -> int:
+    async def main() -> int:
         other.execute("begin immediate")
         done, turns = store.write(EVENT, "waited", ""), 0
         while turns < 20:
@@ -104,7 +104,7 @@ def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
         await asyncio.wait_for(asyncio.gather(done, later), 5)
         return turns
 
-    assert asyncio.run(course()) == 20
+    assert asyncio.run(main()) == 20
     assert kinds(store.path) == ["waited", "later"]
 
 
@@ -114,7 +114,7 @@ def test_patience_with_another_process_ends(store: Store, monkeypatch: pytest.Mo
     other.execute("begin immediate")
     told = r"run\.db: database is locked.*another process is writing to it: wait for it"
 
-    async def course() -> None:
+    async def main() -> None:
         with pytest.raises(StoreError, match=told):
             await store.write(EVENT, "never", "")
         queued = store.write(EVENT, "neither", "")
@@ -125,7 +125,7 @@ def test_patience_with_another_process_ends(store: Store, monkeypatch: pytest.Mo
         other.execute("rollback")
         await store.write(EVENT, "now", "")
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert kinds(store.path) == ["now"]
 
 
@@ -146,12 +146,12 @@ def test_what_was_committed_goes_to_the_disk_behind(tmp_path: Path, monkeypatch:
     store.execute(NEW_RUN, "another")
     wal = store.path.with_name("run.db-wal").stat().st_ino
 
-    async def course() -> None:
+    async def main() -> None:
         for n in range(30):
             await store.write(EVENT, str(n), "")
         assert not synced, "nobody waits for the disk"
 
-    asyncio.run(course())
+    asyncio.run(main())
     time.sleep(0.8)
     assert synced == [wal], "once for all of them, though the event loop has ended, and no more"
     monkeypatch.setattr("workbench.store.background_sync.os.fsync", broken)
@@ -170,7 +170,7 @@ def test_what_was_committed_goes_to_the_disk_behind(tmp_path: Path, monkeypatch:
 
 
 def test_what_sqlite_cannot_hold_is_told_and_the_next_rows_are_kept(store: Store) -> None:
-    async def course() -> None:
+    async def main() -> None:
         await store.write(EVENT, "half \ud83d a pair", "")
         both = store.write(EVENT, "good", ""), store.write(EVENT, "too large", 2**63)
         for future in both:
@@ -178,7 +178,7 @@ def test_what_sqlite_cannot_hold_is_told_and_the_next_rows_are_kept(store: Store
                 await asyncio.wait_for(future, 5)
         await store.write(EVENT, "next", "")
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert kinds(store.path) == ["half \\ud83d a pair", "next"]
 
 
@@ -195,13 +195,13 @@ def test_an_interrupt_in_a_commit_leaves_the_queue_as_it_was(store: Store, monke
             store.conn = self.conn
             raise KeyboardInterrupt
 
-    async def course() -> None:
+    async def main() -> None:
         store.conn = Interrupted(store.conn)  # type: ignore[assignment]
         store.write(EVENT, "first", "")
         await store.write(EVENT, "second", "")
 
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(course())
+        asyncio.run(main())
     store.flush()
     assert kinds(store.path) == ["first", "second"]
 
@@ -227,19 +227,19 @@ def test_closing_keeps_what_was_queued(tmp_path: Path) -> None:
     store = Store(tmp_path / "run.db")
     store.execute(NEW_RUN, "another")
 
-    async def course() -> None:
+    async def main() -> None:
         for n in range(50):
             store.write(EVENT, str(n), "")
             if n % 20 == 0:
                 await asyncio.sleep(0)
 
-    asyncio.run(course())
+    asyncio.run(main())
     store.close()
     assert kinds(tmp_path / "run.db") == [str(n) for n in range(50)]
 
 
 def test_a_bad_row_is_told_to_all_of_its_commit_and_to_nobody_else(store: Store) -> None:
-    async def course() -> None:
+    async def main() -> None:
         good, bad = store.write(EVENT, "good", ""), store.write("insert into nowhere values (1)")
         for future in (good, bad):
             with pytest.raises(StoreError, match="no such table: nowhere; what was recorded before is safe"):
@@ -253,7 +253,7 @@ def test_a_bad_row_is_told_to_all_of_its_commit_and_to_nobody_else(store: Store)
         with pytest.raises(StoreError):  # no CancelledError: those who wait must not think that they were stopped
             await future
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert kinds(store.path) == ["next"]
 
 
@@ -262,7 +262,7 @@ def test_tokens_of_an_answer_are_packed_and_their_damage_is_found(store: Store) 
     store.execute(NEW_RUN, "another")
     journal = Journal(store, 2)
 
-    async def course() -> None:
+    async def main() -> None:
         await journal.add_call(
             "k" * 32,
             role="task",
@@ -279,7 +279,7 @@ def test_tokens_of_an_answer_are_packed_and_their_damage_is_found(store: Store) 
             queued=0.0,
         )
 
-    asyncio.run(course())
+    asyncio.run(main())
     row = journal.find_call("k" * 32)
     assert row is not None and "token_ids" not in row["response"]
     found = unpack_tokens(row["packed_tokens"])

@@ -44,7 +44,7 @@ def number(request: Request) -> int:
 
 def evaluating(
     folder: Path,
-    course: Callable[[Evaluator, Workflow], Any],
+    body: Callable[[Evaluator, Workflow], Any],
     lm: FakeLM,
     metric: Any = label,
     concurrency: int = 4,
@@ -57,7 +57,7 @@ def evaluating(
     async def main() -> Any:
         with journal(folder / "run.db", **(budget or {"calls": 1000})) as ledger:
             runtime = Runtime(ledger, lm_spec({"model": "openai/fake", "attempts": attempts}), {}, OneLM(lm))
-            return await course(Evaluator(runtime, metric, concurrency, block), workflow)
+            return await body(Evaluator(runtime, metric, concurrency, block), workflow)
 
     return run(main)
 
@@ -126,7 +126,7 @@ def test_costs_are_those_of_the_first_payment(tmp_path: Path) -> None:
 def test_traces_are_kept_only_where_asked_for(tmp_path: Path) -> None:
     tokens = {"prompt_ids": (1,), "token_ids": (2, 3), "logprobs": (-0.1, -0.2)}
 
-    async def course(evaluator: Evaluator, workflow: Workflow) -> None:
+    async def main(evaluator: Evaluator, workflow: Workflow) -> None:
         kept = await evaluator.evaluate(workflow, ROWS[:3], traces=True)
         for result in kept.results:
             assert result.trace is not None
@@ -135,7 +135,7 @@ def test_traces_are_kept_only_where_asked_for(tmp_path: Path) -> None:
         lean = await evaluator.evaluate(workflow, ROWS[:3])
         assert all(r.trace is None for r in lean.results) and lean.scores == kept.scores
 
-    evaluating(tmp_path, course, FakeLM(lambda request: reply("yes", **tokens)))
+    evaluating(tmp_path, main, FakeLM(lambda request: reply("yes", **tokens)))
 
 
 @pytest.mark.parametrize("error", [LMError("auth", "401"), StoreError("the disk is full")])
@@ -158,13 +158,13 @@ def test_a_budget_that_ends_is_told_and_what_is_under_way_is_recorded(tmp_path: 
         await turns(number(request) % 3)
         return reply("yes")
 
-    async def course(evaluator: Evaluator, workflow: Workflow) -> None:
+    async def main(evaluator: Evaluator, workflow: Workflow) -> None:
         with pytest.raises(BudgetSpent):
             await evaluator.evaluate(workflow, ROWS)
         row = evaluator.runtime.ledger.store.row("select count(*) from calls")
         assert row is not None and row[0] == 6 == evaluator.runtime.ledger.spent.calls
 
-    evaluating(tmp_path, course, FakeLM(answer), calls=6)
+    evaluating(tmp_path, main, FakeLM(answer), calls=6)
 
 
 # Metrics
@@ -215,13 +215,13 @@ def test_a_judge_is_paid_for_under_its_own_role(tmp_path: Path) -> None:
         async def __call__(self, example: Example, prediction: Any, trace: Any, lm: Any) -> float:
             return float((await lm([{"role": "user", "content": f"grade row {example.id}"}])).text == "yes")
 
-    async def course(evaluator: Evaluator, workflow: Workflow) -> None:
+    async def main(evaluator: Evaluator, workflow: Workflow) -> None:
         found = await evaluator.evaluate(workflow, ROWS[:3])
         assert found.score == 1.0 and found.objectives["calls"] == 1.0, "the judge is no cost of the workflow"
         roles = evaluator.runtime.ledger.by_role
         assert (roles["task"].calls, roles["judge"].calls) == (3, 3)
 
-    evaluating(tmp_path, course, FakeLM(lambda request: reply("yes")), Judged())
+    evaluating(tmp_path, main, FakeLM(lambda request: reply("yes")), Judged())
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
@@ -314,7 +314,7 @@ def test_stopping_at_once_cancels_all_jobs(how: str) -> None:
             stopped.append(index)
             raise
 
-    async def course() -> None:
+    async def main() -> None:
         task = asyncio.create_task(Evaluator(None, label, 4).gather(9, job))  # type: ignore[arg-type]
         await turns(2)
         if how == "cancelled":
@@ -322,7 +322,7 @@ def test_stopping_at_once_cancels_all_jobs(how: str) -> None:
         with pytest.raises((asyncio.CancelledError, BaseExceptionGroup)):
             await task
 
-    run(course)  # which fails if a task is left
+    run(main)  # which fails if a task is left
     assert sorted(stopped) == ([0, 1, 2, 3] if how == "cancelled" else [0, 1, 3])
 
 
@@ -334,7 +334,7 @@ def test_races_look_at_the_ends_of_blocks_only(tmp_path: Path) -> None:
         assert all(isinstance(s, float) for s in scores)
         return len(scores) >= 6
 
-    async def course(evaluator: Evaluator, workflow: Workflow) -> None:
+    async def main(evaluator: Evaluator, workflow: Workflow) -> None:
         found = await evaluator.evaluate(workflow, ROWS, race=race)
         assert (len(found.results), found.complete) == (6, False)
         looked.clear()
@@ -342,5 +342,5 @@ def test_races_look_at_the_ends_of_blocks_only(tmp_path: Path) -> None:
         assert whole.complete and looked == [3], "at the end there is nothing left to save"
 
     lm = FakeLM(lambda request: LMError("server", "down") if number(request) == 1 else reply("yes"))
-    evaluating(tmp_path, course, lm, block=3)
+    evaluating(tmp_path, main, lm, block=3)
     assert len(lm.requests) == 6

@@ -53,7 +53,7 @@ def answer(request: Request) -> Any:
     return reply("yes" if row < right else "no")
 
 
-def studying(folder: Path, course: Callable[[Study], Any], **budget: Any) -> tuple[list[str], FakeLM]:
+def studying(folder: Path, body: Callable[[Study], Any], **budget: Any) -> tuple[list[str], FakeLM]:
     """What happened, in order, and the model. The workflow `Right 6` is right on 6 of 12 rows."""
     told: list[str] = []
     lm = FakeLM(answer)
@@ -75,7 +75,7 @@ def studying(folder: Path, course: Callable[[Study], Any], **budget: Any) -> tup
                 rng=random.Random(0),
                 name="test",
             )
-            await course(study)
+            await body(study)
 
     run(main)
     return told, lm
@@ -90,7 +90,7 @@ def instructions(workflow: Workflow) -> str:
 
 
 def test_the_best_is_the_highest_on_all_of_val_and_ties_keep_the_earlier(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         assert study.best == study.workflow and study.best_evaluation is None
         for n, best in ((6, 6), (4, 6), (8, 8), (3, 8)):
             found = await study.evaluate(right(study, n))
@@ -101,11 +101,11 @@ def test_the_best_is_the_highest_on_all_of_val_and_ties_keep_the_earlier(tmp_pat
         await study.evaluate(right(study, 12), ROWS[:3])
         assert study.best == right(study, 8), "a part of the rows decides nothing"
 
-    studying(tmp_path, course)
+    studying(tmp_path, main)
 
 
 def test_a_candidate_is_paid_for_once_and_replicas_do_not_win(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         first = await study.evaluate(right(study, 5))
         assert await study.evaluate(right(study, 5)) is study.progress.complete[first.workflow.hash]
         hot = right(study, 9).patched({"nodes.n.decoding.temperature": 1.0})
@@ -115,7 +115,7 @@ def test_a_candidate_is_paid_for_once_and_replicas_do_not_win(tmp_path: Path) ->
         assert all(r.trace is not None for r in traced.results)
         assert all(r.trace is None for r in study.progress.complete[first.workflow.hash].results), "memory stays flat"
 
-    told, lm = studying(tmp_path, course)
+    told, lm = studying(tmp_path, main)
     assert len(lm.requests) == 24
     assert told.count("candidate test") == 4
 
@@ -123,14 +123,14 @@ def test_a_candidate_is_paid_for_once_and_replicas_do_not_win(tmp_path: Path) ->
 def test_what_an_earlier_process_evaluated_is_among_what_was_tried(tmp_path: Path) -> None:
     """Or an optimizer that looks at it would do something else in a run that was resumed."""
 
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         first, other = await study.evaluate(study.workflow), right(study, 7)
         assert [*study.progress.tried] == [first.workflow.hash]
         study.progress.stored = lambda workflow: replace(first, workflow=workflow)
         assert await recall_evaluation(study, other) is not None
         assert [*study.progress.tried] == [first.workflow.hash, other.hash]
 
-    studying(tmp_path, course)
+    studying(tmp_path, main)
 
 
 def test_optimizers_tell_of_candidates_in_one_way() -> None:
@@ -146,7 +146,7 @@ def test_optimizers_tell_of_candidates_in_one_way() -> None:
 
 
 def test_a_race_against_the_best_cannot_be_won_by_a_part(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         await study.evaluate(right(study, 9), race=True)  # nothing to race against yet
         lost = await study.evaluate(right(study, 0), race=True)
         assert not lost.complete and len(lost.results) == 4, "8 rows are left, the best has 9"
@@ -155,7 +155,7 @@ def test_a_race_against_the_best_cannot_be_won_by_a_part(tmp_path: Path) -> None
         own = await study.evaluate(right(study, 11), race=lambda scores: True)
         assert not own.complete and study.best == right(study, 10)
 
-    told, _ = studying(tmp_path, course)
+    told, _ = studying(tmp_path, main)
     assert [t for t in told if t.startswith("evaluated")] == [
         "evaluated Right 9 True",
         "evaluated Right 0 False",
@@ -185,17 +185,17 @@ def test_a_candidate_equal_on_all_rows_is_never_better(scores: list[float], data
         results = tuple(Result(ROWS[0], v) for v in values)
         return Evaluation(Workflow({"lm": name, "nodes": {}}), "val", results, True)
 
-    async def course() -> None:
+    async def main() -> None:
         await study.record(evaluation(scores, "first"))
         await study.record(evaluation(list(scores), "same"))
         await study.record(evaluation(data.draw(st.permutations(scores)), "other rows"))
         assert study.best.tree["lm"] == "first"
 
-    run(course)
+    run(main)
 
 
 def test_what_the_budget_affords(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         assert study.affords(study.workflow) and study.remaining() == 30
         await study.evaluate(study.workflow)
         assert study.affords(right(study, 1)) and study.remaining() == 18
@@ -209,11 +209,11 @@ def test_what_the_budget_affords(tmp_path: Path) -> None:
         evaluation = study.best_evaluation
         assert evaluation is not None and estimate_calls(evaluation, 5) == 5
 
-    studying(tmp_path, course, calls=30)
+    studying(tmp_path, main, calls=30)
 
 
 def test_inner_studies_keep_their_own_best(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         await study.evaluate(right(study, 6))
         part = study.narrow(val=ROWS[:6], name="inner")
         assert part.name == "test/inner" and part.best == study.workflow
@@ -224,7 +224,7 @@ def test_inner_studies_keep_their_own_best(tmp_path: Path) -> None:
         await same.evaluate(right(same, 7))
         assert study.best == right(study, 7)
 
-    told, _ = studying(tmp_path, course)
+    told, _ = studying(tmp_path, main)
     assert [t for t in told if t.startswith("evaluated")] == ["evaluated Right 6 True", "evaluated Right 7 True"]
 
 
@@ -237,7 +237,7 @@ def test_a_share_of_the_budget_ends_an_inner_optimizer_and_not_the_run(tmp_path:
                 await study.evaluate(right(study, 1).patched({"nodes.n.instructions": f"Right 1 {number}"}), ROWS[:5])
             return study.best
 
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         before, left = study.ledger.spent.calls, study.remaining()
         inner = study.narrow(val=ROWS[:5], share=0.5)
         nested = inner.narrow(val=ROWS[:5], share=0.5)
@@ -257,13 +257,13 @@ def test_a_share_of_the_budget_ends_an_inner_optimizer_and_not_the_run(tmp_path:
         await inner.improve(Greedy())
         assert study.ledger.spent.calls - before <= left / 2 and study.remaining() >= left / 2
 
-    studying(tmp_path, course)
+    studying(tmp_path, main)
 
 
 def test_chance_comes_from_the_seed_alone(tmp_path: Path) -> None:
     drawn: list[Any] = []
 
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         study.domains = {"nodes.n.decoding.temperature": DomainSpec.model_validate({"float": [0.0, 1.0]})}
         searcher, inner = study.searcher(), study.narrow()
         drawn.append([searcher.ask().values for _ in range(3)] + [inner.rng.random(), inner.searcher().ask().values])
@@ -274,12 +274,12 @@ def test_chance_comes_from_the_seed_alone(tmp_path: Path) -> None:
 
     for turn in range(2):
         (tmp_path / str(turn)).mkdir()
-        studying(tmp_path / str(turn), course)
+        studying(tmp_path / str(turn), main)
     assert drawn[0] == drawn[1]
 
 
 def test_a_proposer_is_paid_for_under_its_role(tmp_path: Path) -> None:
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         lm = study.lm()
         await lm([{"role": "system", "content": "Right 1"}, {"role": "user", "content": "row 0"}], temperature=1.0)
         await study.lm("critic of mine")(
@@ -287,16 +287,16 @@ def test_a_proposer_is_paid_for_under_its_role(tmp_path: Path) -> None:
         )
         assert {role: s.calls for role, s in study.ledger.by_role.items()} == {"proposer": 1, "critic of mine": 1}
 
-    studying(tmp_path, course)
+    studying(tmp_path, main)
 
 
 def test_what_an_optimizer_tells_is_heard_with_its_name_and_in_narrowed_studies(tmp_path: Path) -> None:
     heard: list[tuple[str, str, dict[str, Any]]] = []
 
-    async def course(study: Study) -> None:
+    async def main(study: Study) -> None:
         study.progress.on_note = lambda name, message, figures: heard.append((name, message, dict(figures)))
         study.log("nothing to do")
         study.narrow(val=ROWS[:2], name="inner").log("alarm", step=3)
 
-    studying(tmp_path, course)
+    studying(tmp_path, main)
     assert heard == [("test", "nothing to do", {}), ("test/inner", "alarm", {"step": 3})]

@@ -386,7 +386,7 @@ def test_d2_the_search_for_near_copies_has_a_bound_on_its_work(monkeypatch: pyte
             ]
             group_copies(made, ["text", "more"])
         assert compared <= rows * copies_module.CANDIDATES * 2 * (1 + 2) and tokens <= compared * 2 * words
-        assert steps <= compared * (2 + 3 * copies_module.MOST_EDITS**2)
+        assert steps <= compared * (2 + 3 * copies_module.MAX_EDITS**2)
         return compared, tokens
 
     assert work(12, 4000)[0] <= 12 * 12 * 3 and work(12, 2000)[0] <= 12 * 12 * 3

@@ -160,7 +160,7 @@ class Unsealing(Optimizer):
 class Understating(Optimizer):
     """Says that it takes one call, and takes a pass over val."""
 
-    def most_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
+    def max_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
         return 1
 
     async def optimize(self, study: Study) -> Workflow:
@@ -181,7 +181,7 @@ class Costly(Optimizer):
 class Frank(Understating):
     """Says what it takes."""
 
-    def most_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
+    def max_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
         return len(val)
 
 

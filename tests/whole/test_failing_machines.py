@@ -124,11 +124,11 @@ WRITER = """
 import asyncio, sys
 from workbench.store import Store
 store = Store(sys.argv[1])
-async def course():
+async def main():
     for n in range(250):
         await asyncio.gather(*[store.write("insert into events (run_id, at, kind, data) values (1, '', ?, ?)",
                                            sys.argv[2], str(n * 10 + k)) for k in range(10)])
-asyncio.run(course())
+asyncio.run(main())
 store.close()
 """
 READER = """
@@ -298,8 +298,8 @@ def take_away(what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if what in ("an old kernel", "nothing"):
         old = folder / "confine.py"
         shutil.copyfile(linux.CONFINE, old)
-        lacking = ("landlock", "seccomp") if what == "nothing" else ("landlock",)
-        old.write_text(old.read_text() + "".join(f"\ndef {name}(*readable):\n    return False\n" for name in lacking))
+        missing = ("landlock", "seccomp") if what == "nothing" else ("landlock",)
+        old.write_text(old.read_text() + "".join(f"\ndef {name}(*readable):\n    return False\n" for name in missing))
         old.chmod(0o644)
         monkeypatch.setattr(linux, "CONFINE", old)
 
@@ -360,7 +360,7 @@ def test_many_calls_leave_no_memory_descriptors_or_threads(calls: int, tmp_path:
         await asyncio.sleep(0)
         return reply("an answer of some words " * 10, 120, 60)
 
-    async def course() -> None:
+    async def main() -> None:
         nonlocal largest_log
         with journal(path, calls=2 * calls) as ledger:
             lm = FakeLM(answer, concurrency=8)
@@ -378,7 +378,7 @@ def test_many_calls_leave_no_memory_descriptors_or_threads(calls: int, tmp_path:
                 marks.append((resident(), len(os.listdir("/proc/self/fd")), threading.active_count()))
             assert ledger.spent.calls == calls
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert max(m[1] for m in marks[5:]) <= max(m[1] for m in marks[:5]) + 16, "descriptors are flat"
     assert len({m[2] for m in marks[1:]}) == 1, "threads are flat"
     grown = marks[-1][0] - marks[2][0]

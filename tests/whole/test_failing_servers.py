@@ -21,7 +21,7 @@ from tests.helpers.lm_faults import ChatServer
 from workbench.cli import cli
 from workbench.errors import BudgetSpent, LMError
 from workbench.ledger import Settled
-from workbench.lm import MOST_TOKENS, make_lm
+from workbench.lm import MAX_TOKENS, make_lm
 from workbench.spec import lm_spec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promises"))
@@ -35,7 +35,7 @@ def call_all(
     """Send `count` different calls through the openai client, 8 at once; the outcome of each."""
     lm = make_lm(lm_spec({"model": "openai/m", "api_base": base, "concurrency": 8}))
 
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         async with contextlib.aclosing(lm):
             with journal(database, pause=0.01, calls=20_000) as ledger:
                 jobs = (ledger.call(lm, ask(f"call {n}"), "task", spec(**settings)) for n in range(count))
@@ -43,7 +43,7 @@ def call_all(
                 look(ledger)
             return found
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 @pytest.mark.fault("server-errors")
@@ -173,7 +173,7 @@ def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_threa
 
 
 @pytest.mark.fault("odd-usage")
-@pytest.mark.parametrize("told", [10**9, MOST_TOKENS, 10**18, 10**400])
+@pytest.mark.parametrize("told", [10**9, MAX_TOKENS, 10**18, 10**400])
 def test_huge_usage_passes_a_ceiling_by_no_more_than_what_was_in_flight(told: int, tmp_path: Path) -> None:
     """The first answers may say anything; after them nothing more is sent."""
 
@@ -184,16 +184,16 @@ def test_huge_usage_passes_a_ceiling_by_no_more_than_what_was_in_flight(told: in
     lm = scripted()
     lm.answer, lm.concurrency = answer, 8
 
-    async def course() -> None:
+    async def main() -> None:
         with journal(tmp_path / "run.db", usd=5.0, tokens=100_000) as ledger:
             jobs = (ledger.call(lm, ask(f"{n}"), "task", spec()) for n in range(100))
             outcomes = await asyncio.gather(*jobs, return_exceptions=True)
             assert len(lm.requests) <= 8
             assert all(isinstance(one, Settled | BudgetSpent) for one in outcomes)
-            assert ledger.sent.tokens <= 16 * MOST_TOKENS
+            assert ledger.sent.tokens <= 16 * MAX_TOKENS
             ledger.store.flush()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 @pytest.mark.fault("odd-usage")

@@ -46,13 +46,13 @@ def test_the_baseline_of_a_file_takes_what_estimate_said(name: str, tmp_path: Pa
     if name in CONFINED and shutil.which("bwrap") is None:
         pytest.skip("commands of models need bubblewrap")
     _, _, task, optimizers = prepare(GALLERY / f"{name}.yaml", [("budget.calls", 100_000)])
-    most_calls, about, least, most = printed(estimate(task, optimizers))
+    max_calls, about, least, most = printed(estimate(task, optimizers))
     spans = Scored(name, tmp_path, split="val").spans
     sent = [call for span in spans for call in span.calls if not call.cached]
     taken = sum(map(tokens_of, sent))
-    assert len(sent) <= most_calls and least <= taken <= most
+    assert len(sent) <= max_calls and least <= taken <= most
     assert (most == math.inf) == (name in UNSEEN)
-    assert about * len(sent) <= 2 * taken * most_calls, "the tokens of a call"
+    assert about * len(sent) <= 2 * taken * max_calls, "the tokens of a call"
 
 
 #: Files of the small model that comes with workbench, whose tokenizer counts; a judge asks more.
@@ -64,6 +64,6 @@ QUICK = {"quickstart", "dspy_module", "search", "astar"}
 def test_a_model_of_this_machine_takes_what_estimate_said(name: str, tmp_path: Path) -> None:
     file, sets = GALLERY.parent / f"{name}.yaml", [("budget", {"calls": 10_000})]
     _, _, task, optimizers = prepare(file, sets)
-    most_calls, _, least, most = printed(estimate(task, optimizers))
+    max_calls, _, least, most = printed(estimate(task, optimizers))
     spent = evaluate(file, options=EvalOptions(sets, "val"), database=tmp_path / "e.db").spent
-    assert 0 < spent["calls"] <= most_calls and least <= spent["prompt_tokens"] <= most
+    assert 0 < spent["calls"] <= max_calls and least <= spent["prompt_tokens"] <= most

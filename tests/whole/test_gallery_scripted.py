@@ -53,7 +53,7 @@ def test_every_file_can_be_drawn_with_all_its_nodes(subtests: pytest.Subtests) -
 def on_nano(path: Path, database: Path) -> ExampleRun:
     """The first row of train, answered by bundled/nano."""
 
-    async def course() -> ExampleRun:
+    async def main() -> ExampleRun:
         task, store = prepare(path)[2], Store(database)
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
@@ -64,7 +64,7 @@ def on_nano(path: Path, database: Path) -> ExampleRun:
             await runtime.aclose()
             store.close()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 #: One call after another, an agent, and one that nano cannot do; the others in the slow tier.

@@ -105,7 +105,7 @@ MIMG = {"Write a question that this": ask_one, "Merge two": merge, "Answer from"
 
 
 def test_173_mimg_rejects_what_one_document_answers(tmp_path: Path) -> None:
-    many = {"synthesize.beside": 11, "nodes.single.most": 12, "each.alone.most": 12}
+    many = {"synthesize.beside": 11, "nodes.single.max_items": 12, "each.alone.max_items": 12}
     found, _ = made("mimg", tmp_path, MIMG, **many, **{"synthesize.rows": 1})
     assert [(row["question"][:10], row["answer"]) for row in found.rows] == [("Birthplace", "Tessmark")]
     assert found.rejected["keep: answer not in alone"] == 2, "nothing is asked twice"

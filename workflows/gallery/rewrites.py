@@ -28,7 +28,7 @@ def _created(table: str, columns: dict[str, str]) -> str:
 
 SCHEMA = "\n".join(_created(table, columns) for table, columns in TABLES.items())
 #: A rewrite counts that is so much faster (GenRewrite counts by 2x, too).
-LEAST = 2.0
+MIN = 2.0
 
 
 def schema() -> str:
@@ -59,7 +59,7 @@ def score(example: Any, prediction: Any) -> tuple[float, str]:
     for query, rewrite in zip(example["queries"], prediction.get("rewrites") or [], strict=False):
         fault = _differ(query, str(rewrite), range(1_000, 1_300)) if rewrite != query else "it is the query"
         faster = measure_speedup(query, str(rewrite), fault)
-        told.append((faster >= LEAST, f"{faster} times as fast" if fault == "none" else fault))
+        told.append((faster >= MIN, f"{faster} times as fast" if fault == "none" else fault))
     return sum(right for right, _ in told) / len(example["queries"]), "; ".join(words for _, words in told)
 
 

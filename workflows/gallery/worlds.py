@@ -144,22 +144,22 @@ class Spring:
     """A spring that grows by `slope` for each weight, measured with noise. Task: `slope`. Action: weigh NUMBER, twice.
     score: the information expected of the experiments, as a share of that of the best."""
 
-    PRIOR, NOISE, MOST = (5.0, 2.0), 4.0, 10
+    PRIOR, NOISE, MAX = (5.0, 2.0), 4.0, 10
 
     done = False
 
     def reset(self, task: dict[str, Any]) -> str:
         self.slope, self.seen, self.gains = task["slope"], [], []
         return (
-            f"You may hang up to {self.MOST} weights on it, twice. Each measurement is off by about {self.NOISE:g} cm."
+            f"You may hang up to {self.MAX} weights on it, twice. Each measurement is off by about {self.NOISE:g} cm."
         )
 
     def step(self, action: str) -> str:
         found = re.search(r"weigh (\d+)", action)
-        if found is None or not 1 <= int(found[1]) <= self.MOST:
+        if found is None or not 1 <= int(found[1]) <= self.MAX:
             return "Write: weigh NUMBER."
         weights = int(found[1])
-        self.gains.append(self.information(weights) / self.information(self.MOST))
+        self.gains.append(self.information(weights) / self.information(self.MAX))
         self.seen.append(f"{weights} weights: {self.slope * weights + random.gauss(0, self.NOISE):.1f} cm")
         self.done = len(self.seen) == 2
         return "; ".join(self.seen)

@@ -131,8 +131,8 @@ def find_misfit(value: Any, schema: Any, place: str = "arguments") -> str | None
         properties = schema["properties"]
         if odd := [name for name in value if name not in properties]:
             return f"{place} has an unknown '{odd[0]}'"
-        if lacking := [name for name in schema.get("required", ()) if name not in value]:
-            return f"{place} lacks '{lacking[0]}'"
+        if missing := [name for name in schema.get("required", ()) if name not in value]:
+            return f"{place} lacks '{missing[0]}'"
         reasons = (find_misfit(part, properties[name], f"{place}.{name}") for name, part in value.items())
         return next((reason for reason in reasons if reason), None)
     if isinstance(value, list) and "items" in schema:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 #: States that are looked at before it gives up.
-MOST_STATES = 20_000
+MAX_STATES = 20_000
 Fact = tuple[str, ...]
 
 
@@ -28,8 +28,8 @@ def plan(domain: str, problem: str) -> list[str]:
             if needs <= state and (after := (state - deletes) | adds) not in known:
                 known.add(after)
                 waiting.append((after, [*path, name]))
-        if len(known) > MOST_STATES:
-            raise ValueError(f"no plan among {MOST_STATES} states")
+        if len(known) > MAX_STATES:
+            raise ValueError(f"no plan among {MAX_STATES} states")
     raise ValueError("the problem has no plan")
 
 

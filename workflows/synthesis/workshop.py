@@ -55,14 +55,14 @@ def read_worlds(worlds: list[Any]) -> list[dict[str, Any]]:
     for one in worlds:
         goal, start = (one.get("goal"), one.get("start")) if isinstance(one, dict) else (None, None)
         if goal in CRAFTS and isinstance(start, list) and {*map(str, start)} <= {*CRAFTS} - {goal}:
-            if len(lacking(goal, {*start})) <= STEPS:
+            if len(missing(goal, {*start})) <= STEPS:
                 found.append({"goal": goal, "start": start})
     return found
 
 
-def lacking(thing: str, start: set[str]) -> set[str]:
+def missing(thing: str, start: set[str]) -> set[str]:
     """What must be made for a thing, itself among it."""
-    return set() if thing in start else {thing}.union(*(lacking(part, start) for part in CRAFTS[thing]))
+    return set() if thing in start else {thing}.union(*(missing(part, start) for part in CRAFTS[thing]))
 
 
 def tell_scores(worlds: list[dict[str, Any]], scores: list[float]) -> str:

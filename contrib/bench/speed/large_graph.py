@@ -101,7 +101,7 @@ def measure(workflow: Workflow, runs: int = 5) -> tuple[float, float]:
         store.execute("insert into runs (run, status, started, spec, options) values ('b', 'running', '', '', '')")
         program = Program(workflow, Runtime(Ledger(store, 1, BudgetSpec()), lm_spec("bundled/nano")))
 
-        async def course() -> float:
+        async def main() -> float:
             times = []
             for _ in range(runs):
                 begun = time.perf_counter()
@@ -111,7 +111,7 @@ def measure(workflow: Workflow, runs: int = 5) -> tuple[float, float]:
             return min(times)
 
         try:
-            return checked, asyncio.run(course())
+            return checked, asyncio.run(main())
         finally:
             store.close()
 

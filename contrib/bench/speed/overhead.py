@@ -41,7 +41,7 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
     workflow = Workflow({"nodes": {"answer": {"kind": "predict", "signature": "question -> answer"}}})
     examples = [Example(str(i), row) for i, row in enumerate(rows)]
 
-    async def course() -> tuple[float, float]:
+    async def main() -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder) / "bench.db")
             store.execute("insert into runs (run, status, started, spec, options) values ('b', 'running', '', '', '')")
@@ -59,14 +59,14 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
             store.close()
             return times[0], times[1]
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def client(url: str, rows: list[dict], concurrency: int) -> float:
     """Seconds for the same requests by our client of OpenAI-compatible servers and nothing else."""
     from workbench.lm import Request, make_lm
 
-    async def course() -> float:
+    async def main() -> float:
         lm = make_lm(lm_spec({"model": "openai/echo", "api_base": url, "concurrency": concurrency}))
         left = iter(rows)
 
@@ -81,7 +81,7 @@ def client(url: str, rows: list[dict], concurrency: int) -> float:
         await lm.aclose()
         return seconds
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def dspys(url: str, rows: list[dict], concurrency: int) -> float:

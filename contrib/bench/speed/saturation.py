@@ -118,7 +118,7 @@ def measure(asked: argparse.Namespace) -> None:
     examples = [Example(str(i), {"question": f"number {i}"}) for i in range(rows)]
     workflow = Workflow({"nodes": {"n": {"kind": "predict", "signature": "question -> answer"}}})
 
-    async def course() -> None:
+    async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder) / "run.db")
             number = add_run(store, run="b", name="b", status="running", spec="", options="{}")
@@ -150,7 +150,7 @@ def measure(asked: argparse.Namespace) -> None:
             f"{cpu * 1000:7.2f}  {most:6d}"
         )
 
-    run_in_loop(course())
+    run_in_loop(main())
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def served(address: str, pid: int, rows: list[dict], concurrency: int) -> Found:
     """CPU is that of the server. The client reads no more of HTTP than the server writes: it shares the machine."""
     host, port = address.removeprefix("http://").split(":")
 
-    async def course() -> float:
+    async def main() -> float:
         connections = [await asyncio.open_connection(host, int(port)) for _ in range(concurrency)]
 
         async def ask(row: dict) -> None:
@@ -98,7 +98,7 @@ def served(address: str, pid: int, rows: list[dict], concurrency: int) -> Found:
         return seconds
 
     cpu = cpu_of(pid)
-    seconds = asyncio.run(course())
+    seconds = asyncio.run(main())
     return seconds, (cpu_of(pid) - cpu) / len(rows)
 
 

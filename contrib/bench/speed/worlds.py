@@ -77,7 +77,7 @@ def measure(node: Mapping[str, Any], episodes: int, at_once: int, folder: Path) 
     """(processor seconds of this process, of the worlds, seconds of the clock) for all episodes."""
     workflow, free = Workflow({"nodes": {"act": node_tree(node)}}, folder), asyncio.Semaphore(at_once)
 
-    async def course() -> tuple[float, float, float]:
+    async def main() -> tuple[float, float, float]:
         store = Store(Path(tempfile.mkdtemp(dir=folder)) / "bench.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('b', 'running', '', '', '')")
         runtime = Runtime(Ledger(store, 1, BudgetSpec()), lm_spec("openai/walker"), {}, Pool())
@@ -96,7 +96,7 @@ def measure(node: Mapping[str, Any], episodes: int, at_once: int, folder: Path) 
         after, clock = processor_seconds(), time.perf_counter() - begun
         return after[0] - own, after[1] - ended, clock
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def main() -> None:

@@ -435,7 +435,7 @@ def on_gpu(weights: int, mine: Clock, their: Clock, updates: list[float]) -> dic
         "drawn_per_second": [round(n / t) for n, t in zip(tokens, drawing, strict=True)],
         "mfu_update": round(6 * weights * tokens[0] / (median(updates) * PEAK), 4),
         "mfu_step": [round(8 * weights * n / (t * PEAK), 4) for n, t in zip(tokens, steps, strict=True)],
-        "most_gib": [
+        "max_gib": [
             {phase: round((most - other) / 2**30, 2) for phase, most in side.peaks.items()}
             for side, other in zip(sides, others, strict=True)
         ],

@@ -80,7 +80,7 @@ _begun: contextvars.ContextVar[Callable[[asyncio.AbstractEventLoop, asyncio.Task
 _begun = contextvars.ContextVar("begun", default=None)
 
 
-def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
+def run_in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine like asyncio.run, with fewer passes of the garbage collector.
 
     If an event loop is already running, as in a notebook, the coroutine gets its own thread, and the caller waits for
@@ -89,10 +89,10 @@ def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(course)
+        return _run(coroutine)
     with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="workbench-run") as threads:
         watch = _Watch()
-        ended = threads.submit(contextvars.copy_context().run, watch.run, partial(_run, course))
+        ended = threads.submit(contextvars.copy_context().run, watch.run, partial(_run, coroutine))
         try:
             return ended.result()
         except KeyboardInterrupt:
@@ -118,26 +118,26 @@ class _Watch:
     """Runs a function, and stores the coroutine that it starts."""
 
     def __init__(self) -> None:
-        self._course: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     def run(self, function: Callable[[], T]) -> T:
-        _begun.set(lambda loop, task: setattr(self, "_course", (loop, task)))
+        _begun.set(lambda loop, task: setattr(self, "_running", (loop, task)))
         return function()
 
     def cancel(self) -> None:
-        if self._course is not None:
-            loop, task = self._course
+        if self._running is not None:
+            loop, task = self._running
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(task.cancel)
 
 
-def _run(course: Coroutine[Any, Any, T]) -> T:
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     async def told() -> T:
         if (tell := _begun.get()) is not None:
             task = asyncio.current_task()
             assert task is not None
             tell(asyncio.get_running_loop(), task)
-        return await course
+        return await coroutine
 
     with fewer_collections():
         return asyncio.run(told())

@@ -15,10 +15,10 @@ from typing import BinaryIO, cast
 from workbench.errors import SpecError
 
 #: Most bytes or characters of one text, of one row or line, and of a file that must be read as a whole.
-MOST_TEXT, MOST_ROW, MOST_FILE = 32 << 20, 64 << 20, 256 << 20
+MAX_TEXT, MAX_ROW, MAX_FILE = 32 << 20, 64 << 20, 256 << 20
 
 #: Most bytes in a packed file, which is read a row at a time.
-MOST_UNPACKED = 32 << 30
+MAX_UNPACKED = 32 << 30
 
 _GZIP = b"\x1f\x8b"
 
@@ -36,14 +36,14 @@ def open_data(path: str | Path, most: int | None = None) -> BinaryIO:
     raw = Path(path).open("rb")  # noqa: SIM115 (closed with what is returned)
     packed = raw.read(2) == _GZIP
     raw.seek(0)
-    bound = most if most is not None else MOST_UNPACKED if packed else None
+    bound = most if most is not None else MAX_UNPACKED if packed else None
     source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
     return io.BufferedReader(_Counted(source, raw, str(path), bound), 1 << 16)
 
 
 def read_data(path: str | Path, most: int | None = None, hint: str = "") -> bytes:
     """Return the bytes of a file that must be read as a whole. Raises SpecError, and OSError if it cannot be opened."""
-    most = MOST_FILE if most is None else most
+    most = MAX_FILE if most is None else most
     with open_data(path) as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Any
 
 #: Terms of the continued fraction of `beta_share`; it needs about the square root of the number of rows.
-MOST_TERMS = 2000
+MAX_TERMS = 2000
 
 
 def find_root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
@@ -74,7 +74,7 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
     numerator = np.ones_like(x)
     denominator = 1 / _apart(1 - (a + b) * x / (a + 1), tiny)
     value = denominator
-    for m in range(1, MOST_TERMS):
+    for m in range(1, MAX_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         before = value
@@ -85,7 +85,7 @@ def beta_share(x: Any, a: Any, b: Any) -> Any:
         if np.all(abs(value - before) <= 2e-15 * abs(value)):
             break
     else:
-        raise ArithmeticError(f"the fraction did not converge in {MOST_TERMS} terms")
+        raise ArithmeticError(f"the fraction did not converge in {MAX_TERMS} terms")
     return np.where(mirrored, 1 - front * value, front * value)
 
 

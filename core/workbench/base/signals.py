@@ -37,10 +37,10 @@ os.kill(run, kill)
 """
 
 
-def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str) -> Callable[[], None]:
+def catch_signals(task: asyncio.Task[Any], stop: Callable[[], bool], hint: str) -> Callable[[], None]:
     """Handle SIGINT and SIGTERM for a run, and return the function that restores the earlier handlers.
 
-    First signal: `stop()` stops new calls; `course` is cancelled after PATIENCE seconds. Second signal: it is cancelled
+    First signal: `stop()` stops new calls; `task` is cancelled after PATIENCE seconds. Second signal: it is cancelled
     now. If the process still runs GRACE seconds later, because a tool or a metric does not return, it ends, by SIGKILL
     if it cannot end itself. No recorded data is lost.
 
@@ -52,9 +52,9 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
 
     def in_loop() -> None:
         if stop():
-            loop.call_later(PATIENCE, course.cancel)
+            loop.call_later(PATIENCE, task.cancel)
         else:
-            course.cancel()
+            task.cancel()
 
     def handle(number: int, frame: object) -> None:
         nonlocal received

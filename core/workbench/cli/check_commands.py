@@ -104,8 +104,8 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
     from workbench.run import (
         budget_warnings,
         explain_choice,
+        find_missing_rows,
         find_obstacles,
-        lacks_rows,
         prepare,
         search_warnings,
         wrong_in_file,
@@ -122,10 +122,10 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
         return _summary_without_rows(file, settings, outside)
     spec, _, task, optimizers = prepare(file, settings, "loaded" if run_code else "outlined")
     check_configurations(file, spec, task.workflow, settings)
-    lacking = find_obstacles(task, optimizers)
-    if wrong := wrong_in_file(lacking):
+    obstacles = find_obstacles(task, optimizers)
+    if wrong := wrong_in_file(obstacles):
         raise merge_errors(wrong)
-    data, evaluable = task.dataset, lacks_rows(task)
+    data, evaluable = task.dataset, find_missing_rows(task)
     filled = {kind for _, optimizer in optimizers for kind in optimizer.fills}
     defects = [_as_dict(defect, task) for defect in find_defects(task, filled)] if deep else []
     names = [name for name, _ in optimizers]
@@ -139,7 +139,7 @@ def _summary(file: Source, settings: list[tuple[str, Any]], deep: bool, run_code
             *data.warnings,
             *([] if evaluable else (*budget_warnings(task), *search_warnings(task, optimizers))),
             *lint_task(task, unread=not deep),
-            *(f"a run would fail here: {error}" for error in lacking),
+            *(f"a run would fail here: {error}" for error in obstacles),
             *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
         ],
         **({"defects": defects} if deep else {}),

@@ -7,7 +7,7 @@ from workbench.errors.failures import (
     describe_missing as describe_missing,
 )
 from workbench.errors.tree import (
-    MOST_LISTED as MOST_LISTED,
+    MAX_LISTED as MAX_LISTED,
     NOTHING as NOTHING,
     BudgetSpent as BudgetSpent,
     Interrupted as Interrupted,

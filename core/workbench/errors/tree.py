@@ -27,7 +27,7 @@ from typing import Any
 from workbench.errors.failures import FailureKind
 
 #: The most errors to list for one file.
-MOST_LISTED = 20
+MAX_LISTED = 20
 
 
 class WorkbenchError(Exception):
@@ -54,7 +54,7 @@ class SpecError(WorkbenchError):
         path: the keys and list indexes that lead to the fault, e.g. ("nodes", "answer", "instructions").
         file, line, column: where the fault is, if known; lines and columns count from 1.
 
-    `more` holds the other errors found in the same file, `omitted` the number of unlisted ones: at most MOST_LISTED are
+    `more` holds the other errors found in the same file, `omitted` the number of unlisted ones: at most MAX_LISTED are
     listed, so that a file with very many errors costs neither time nor memory.
     """
 
@@ -91,18 +91,18 @@ def _revive(kind: type[WorkbenchError], args: tuple[Any, ...], values: dict[str,
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
-    """Return the first error, with the others as its `more`, up to MOST_LISTED. There must be at least one."""
+    """Return the first error, with the others as its `more`, up to MAX_LISTED. There must be at least one."""
     found = [one for error in errors for one in (error, *error.more)]
-    omitted = sum(error.omitted for error in found) + max(0, len(found) - MOST_LISTED)
+    omitted = sum(error.omitted for error in found) + max(0, len(found) - MAX_LISTED)
     for error in found:
         error.more, error.omitted = (), 0
-    found[0].more, found[0].omitted = tuple(found[1:MOST_LISTED]), omitted
+    found[0].more, found[0].omitted = tuple(found[1:MAX_LISTED]), omitted
     return found[0]
 
 
 def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
     """Return the results of all jobs. Raises their SpecErrors as one, so that the first does not hide the rest. After
-    MOST_LISTED errors the other jobs are skipped."""
+    MAX_LISTED errors the other jobs are skipped."""
     made: list[Any] = []
     wrong: list[SpecError] = []
     left = iter(jobs)
@@ -111,7 +111,7 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
             made.append(job())
         except SpecError as error:
             wrong.append(error)
-            if len(wrong) == MOST_LISTED:
+            if len(wrong) == MAX_LISTED:
                 break
     if wrong:
         merged = merge_errors(wrong)

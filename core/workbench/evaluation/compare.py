@@ -229,9 +229,9 @@ class _Pair:
     choice: dict[str, Any]
 
 
-def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
+def _pair(first: Side, other: Side, missing: bool = False) -> _Pair:
     """Return the rows that both sides have, without those that led to the choice of a side if any others are left.
-    lacking: include rows that are missing on the second side."""
+    missing: include rows that are missing on the second side."""
     same = _match(first, other)
     if not same:
         why = (
@@ -240,7 +240,7 @@ def _pair(first: Side, other: Side, lacking: bool = False) -> _Pair:
             else "they are of different splits; RUN@SPLIT names another one, e.g. " + f"{first.run}@{other.split}"
         )
         raise StoreError(f"{first.name} ({first.split}) and {other.name} ({other.split}) share no rows: {why}")
-    asked = [*first.rows] if lacking else [*same]
+    asked = [*first.rows] if missing else [*same]
     runs = {key: run for key in asked if (run := first.chosen.get(key) or other.chosen.get(same.get(key, "")))}
     kept = [key for key in asked if key not in runs]
     evidence = any(key in same for key in kept)
@@ -291,6 +291,6 @@ def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, 
     """Test for non-inferiority: return True if the second side rules out a loss of `margin` or more against the first,
     at the 2.5% level, on all rows of the first; and the difference. Rows that are missing on the second side count as
     in the proof, by the worst case. False if all rows took part in choosing a side."""
-    pair = _pair(first, second, lacking=True)
+    pair = _pair(first, second, missing=True)
     found = Difference(first.name, second.name, proof := _test(pair.rows), proof.p, **pair.choice)
     return found.evidence and proof.lowest > -margin, found

@@ -25,8 +25,8 @@ def comparison_lines(sides: Sequence[Side], differences: Sequence[Difference], r
         cells = (f"{number:>2}", f"{side.run:<8}", f"{side.split:<5}", f"{len(side.scores):>4}", f"{side.score:.3f}")
         lines.append(f"{'  '.join(cells)}  {cost}{shown}".rstrip())
     for number, side in enumerate(sides, start=1):
-        if lacking := len(side.rows) - len(side.scores):
-            lines.append(f"  {number}: {lacking} of {len(side.rows)} rows have no result, and count in no mean")
+        if missing := len(side.rows) - len(side.scores):
+            lines.append(f"  {number}: {missing} of {len(side.rows)} rows have no result, and count in no mean")
     for number, found in enumerate(differences, start=2):
         lines += ["", *_difference_lines(number, found, len(differences), sides[number - 1] if rows else None)]
     return lines

@@ -83,10 +83,10 @@ class EvalReport:
         times = f", each {self.repeats} times" if self.repeats > 1 else ""
         rows = "row" if self.n == 1 and not part else "rows"
         noun = "row" if self.repeats == 1 else "answer"
-        lacking = f"; {describe_missing(self.missing, noun)}" if self.missing else ""
+        missing = f"; {describe_missing(self.missing, noun)}" if self.missing else ""
         if grouped := self.grouped:
             times += f"; the interval is of {grouped['score']:.3f}, the mean over {grouped['n']} clusters of rows"
-        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{lacking}"
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} {rows}{times}{missing}"
 
     def summary(self) -> list[str]:
         """Return `lines` for a terminal: of the warnings those that came after the start, and where the others are."""

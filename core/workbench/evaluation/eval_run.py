@@ -116,10 +116,10 @@ def evaluate(
         stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
         stored["inputs"] = [*task.inputs]  # the fields of a row that the workflow reads, for later queries
         with started_run(store, "eval", place_of(path), task, stored) as (run, run_id):
-            course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
-            course.ledger.stopping = spent
-            course.warnings += left_out
-            return run_in_loop(course.go())
+            evaluation = EvalRun(store, run_id, run, task, options, listener, pool=pool)
+            evaluation.ledger.stopping = spent
+            evaluation.warnings += left_out
+            return run_in_loop(evaluation.go())
 
 
 def resume_evaluation(
@@ -143,8 +143,8 @@ def resume_evaluation(
         if kind_of(row) != "eval" or row["file"] is None:
             raise StoreError(f"run {row['run']} is not an evaluation that can be resumed")
         stored = read_options(row)
-        if lacking := {"split", "repeats"} - stored.keys():
-            raise StoreError(f"the options of run {row['run']} (table runs) are damaged: they have no {min(lacking)}")
+        if missing := {"split", "repeats"} - stored.keys():
+            raise StoreError(f"the options of run {row['run']} (table runs) are damaged: they have no {min(missing)}")
         task = prepare_stored(row, options.sets)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; run a new evaluation")
@@ -154,13 +154,13 @@ def resume_evaluation(
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
         check_rows(task, merged.split, merged.repeats)
-        course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
+        evaluation = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
         if stored.get("referred") != task.external_hash:
-            course.warnings.append(
+            evaluation.warnings.append(
                 "a file that the workflow refers to has changed since the run started: the metric scores all rows in "
                 "its current form, and earlier tool results are kept"
             )
-        return run_in_loop(course.go())
+        return run_in_loop(evaluation.go())
 
 
 def resume_run(
@@ -228,7 +228,7 @@ class EvalRun:
             )
             status, raised = "finished", None
             try:
-                await self._course()
+                await self._run()
             except (Interrupted, asyncio.CancelledError):
                 status = "interrupted"
             except BudgetSpent as spent:
@@ -243,7 +243,7 @@ class EvalRun:
                 raise raised
             return report
 
-    async def _course(self) -> None:
+    async def _run(self) -> None:
         """Run and score every row, `repeats` times."""
         workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
         Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))

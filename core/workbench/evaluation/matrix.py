@@ -17,7 +17,7 @@ from workbench.run import Listener, evaluated_lms, lms_not_ready, prepare, wrong
 from workbench.spec import Source, apply_overrides, parse_value, read_source
 
 #: A matrix with more cells than this is taken for a mistake.
-MOST_CELLS = 200
+MAX_CELLS = 200
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def evaluate_matrix(
     left. Stops at the first unfinished cell. Other arguments and errors are those of `evaluate`. Errors in the settings
     or models of any cell are raised before the first one begins."""
     cells = list(itertools.product(*(axis.values for axis in axes)))
-    if len(cells) > MOST_CELLS:
-        raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MOST_CELLS}.")
+    if len(cells) > MAX_CELLS:
+        raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MAX_CELLS}.")
     source, chosen = read_source(path), list[EvalOptions]()
     for cell in cells:
         added = [one for a, (_, value) in zip(axes, cell, strict=True) for one in _settings(a.address, value, source)]

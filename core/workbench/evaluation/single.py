@@ -52,7 +52,7 @@ def run_single(
 
     choice = sandbox or SandboxChoice.from_environment()
 
-    async def course() -> dict[str, Any]:
+    async def main() -> dict[str, Any]:
         with Store(database) as store:
             name = new_run_name()
             run_id = add_run(
@@ -77,7 +77,7 @@ def run_single(
                 bill = {"spent": run.ledger.summary(), "warnings": run.ledger.warnings()}
                 return {**_as_dict(result, scored=inputs is None), **bill}
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def _as_dict(result: Result, scored: bool) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def predict_file(
 
     limit = check_limit(spec, concurrency)
 
-    async def course() -> Predicted:
+    async def main() -> Predicted:
         with Store(database) as store:
             options = dumps({"job": job, "out": str(out.resolve())})
             stored = {"name": spec.name, "kind": "predict", "spec": source.text, "options": options}
@@ -124,7 +124,7 @@ def predict_file(
                     run.record.end(DONE)
                 return found
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 @contextmanager
@@ -246,9 +246,9 @@ def _read(
     """Return the rows as they are, and as inputs of the workflow. Raises SpecError if none has one of its inputs."""
     rows, asked = read_rows_file(rows_file, source.value.get("data"), workflow.input_fields)
     names = _names(asked)
-    if asked and (lacking := [name for name in workflow.input_fields if name not in names]):
+    if asked and (missing := [name for name in workflow.input_fields if name not in names]):
         hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
-        raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
+        raise SpecError(f"no row of {rows_file} has the field '{missing[0]}', which the workflow reads", hint=hint)
     readers, folder = [*file_readers(workflow)], data_folder(rows_file, Path.cwd())
     return rows, [resolve_row(readers, row, folder)[0] for row in asked] if readers else asked
 

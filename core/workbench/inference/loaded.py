@@ -300,8 +300,8 @@ async def predict_row(
     """Run a workflow on one row. A value that is not a row, or a missing input, is a failure of the data."""
     if not isinstance(row, Mapping):
         return Prediction({}, "data", f"a row is a mapping of fields, not {type(row).__name__}")
-    if lacking := [name for name in inputs if _is_missing(row.get(name))]:
-        return Prediction({}, "data", f"the row has no {', '.join(lacking)}")
+    if missing := [name for name in inputs if _is_missing(row.get(name))]:
+        return Prediction({}, "data", f"the row has no {', '.join(missing)}")
     example = Example(str(number), {name: row[name] for name in inputs})
     return prediction_of(await program.run(example, pieces=pieces), trace)
 

@@ -16,7 +16,7 @@ from workbench.lm import Request, Response, estimate_tokens, prompt_text
 _WORDS, _LETTERS = 0.5, 0.25
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 #: Below these token counts no check is made: so short a prompt is not cut, and so low a count is no context size.
-_LEAST_PROMPT, _LEAST_COUNT = 600, 256
+_MIN_PROMPT, _MIN_COUNT = 600, 256
 #: Number of earlier prompts to compare, since some servers do not count tokens in their cache.
 _EARLIER = 8
 #: Relative differences within which counts, and prompt lengths, are the same.
@@ -39,11 +39,11 @@ class CutPrompts:
     def check(self, lm: str, request: Request, response: Response) -> LMError | None:
         """Return an error if a server gave one count for prompts of different lengths, too low for them."""
         count, about = response.prompt_tokens, estimate_tokens(request.messages)
-        if about < _LEAST_PROMPT:
+        if about < _MIN_PROMPT:
             return None
         seen = self._models.setdefault(lm, _OfModel())
         earlier, seen.requests = seen.requests, [*seen.requests[1 - _EARLIER :], request]
-        if response.estimated or count < _LEAST_COUNT or count * 2 > about:
+        if response.estimated or count < _MIN_COUNT or count * 2 > about:
             return None  # most calls end here
         text = prompt_text(request)
         common = max((_common_length(text, prompt_text(one)) for one in earlier), default=0)
@@ -54,8 +54,8 @@ class CutPrompts:
                 f"the server counted {count} tokens of a prompt of some {about}, as of others of another length: it "
                 "cut them to its context (with Ollama, raise num_ctx)",
             )
-        least = _least_tokens(text[common:])
-        if known is None and least >= _LEAST_PROMPT and count < least:
+        least = _min_tokens(text[common:])
+        if known is None and least >= _MIN_PROMPT and count < least:
             seen.cut[count] = len(text)
             seen.told = seen.told or (count, about)
         return None
@@ -78,5 +78,5 @@ def _common_length(one: str, other: str) -> int:
     return low
 
 
-def _least_tokens(text: str) -> float:
+def _min_tokens(text: str) -> float:
     return max(_WORDS * len(text.split()), _LETTERS * len(_SPACELESS.findall(text)))

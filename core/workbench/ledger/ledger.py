@@ -36,9 +36,9 @@ from workbench.ledger.dead_server import FailureStreak
 from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
 from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
-from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
+from workbench.ledger.retry import MAX_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
-from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, split_page
+from workbench.lm import LM, MAX_TOKENS, Request, Response, check_length, split_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import EarlierCalls, Journal, Store, dumps
 
@@ -200,8 +200,8 @@ class Ledger:
                 self._check_alive(lm, key, error if holds else None)
                 raise error
             self.retries += 1
-            if limiter.pauses >= MOST_PAUSES and self.stopping is None:
-                self.stopping = ServerDead(f"no answer in {MOST_PAUSES} pauses in a row, the last for: {error}")
+            if limiter.pauses >= MAX_PAUSES and self.stopping is None:
+                self.stopping = ServerDead(f"no answer in {MAX_PAUSES} pauses in a row, the last for: {error}")
             await asyncio.sleep(0 if self.stopping else pause)
 
     def _prompt_tokens(self, lm: LM, estimate: int) -> int:
@@ -297,8 +297,8 @@ class Ledger:
     ) -> Settled:
         attempts = self._failed.pop(key, 0) + 1
         outcome = error.kind if error else response.finish if response else "empty"
-        prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
-        completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
+        prompt = min(response.prompt_tokens, MAX_TOKENS) if response else 0
+        completion = min(response.completion_tokens, MAX_TOKENS) if response else 0
         known = self._price(lm, response, prompt, completion)
         usd = known or 0.0
         self.journal.delete_attempt(key, attempt)  # in the same commit as the call, which counts it
@@ -345,7 +345,7 @@ class Ledger:
             return 0.0
         usd = response.usd
         if usd is None or not 0 <= usd < math.inf:  # a provider may return any value
-            usd = None if hasattr(lm, "most_usd") else lm.price(prompt, completion)
+            usd = None if hasattr(lm, "max_usd") else lm.price(prompt, completion)
         self.prices.add(lm.identity, usd, response)
         if usd is None and self.budget.usd is not None and self.stopping is None:
             self.stopping = unknown_price(lm, "budget.usd")

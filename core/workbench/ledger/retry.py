@@ -16,11 +16,11 @@ from workbench.spec import LMSpec
 LONGEST_PAUSE = 120.0
 
 #: The number of rate limits that ends a call while others are answered.
-MOST_RATE_LIMITS = 20
+MAX_RATE_LIMITS = 20
 
 #: The number of pauses in a row, without an answer of the model in between, that stops the run. Doubled from half a
 #: second up to LONGEST_PAUSE, they take about ten minutes.
-MOST_PAUSES = 12
+MAX_PAUSES = 12
 
 
 class Attempts:
@@ -43,7 +43,7 @@ class Attempts:
             return False
         if error.kind == FailureKind.RATE_LIMIT:
             self.rate_limits += 1
-            return self.limit > 1 and self.rate_limits < MOST_RATE_LIMITS
+            return self.limit > 1 and self.rate_limits < MAX_RATE_LIMITS
         self.failed += 1
         if self._tells and error.passed is not None:
             return False

@@ -105,7 +105,7 @@ class Settled:
     seconds: float
     queued: float = 0.0
     key: str = ""  # in the journal
-    most_usd: float | None = None  # the cost of an answer with all its tokens; None if unknown
+    max_usd: float | None = None  # the cost of an answer with all its tokens; None if unknown
 
 
 #: The number of the row that is run or scored here (`workbench.study.RowRun`); 0 outside of rows.
@@ -191,7 +191,7 @@ def price_of(
     """Return the US dollars for a number of tokens, or for a request at worst; 0 if the price is unknown. With a
     ceiling on dollars (`setting`), raises SpecError if the price is unknown, or assumed to be 0 because the server is
     on this machine."""
-    most = getattr(lm, "most_usd", None)
+    most = getattr(lm, "max_usd", None)
     price = lm.price(prompt, completion) if most is None or request is None else most(request, prompt)
     if (price is None or getattr(lm, "assumed_free", False)) and ceiling is not None:
         raise unknown_price(lm, setting)

@@ -7,7 +7,7 @@ from workbench.lm.native import (
     API_PATHS as API_PATHS,
     Native as Native,
     NotCarried as NotCarried,
-    most_tokens as most_tokens,
+    max_tokens as max_tokens,
 )
 from workbench.lm.packed_tokens import (
     split_tokens as split_tokens,
@@ -23,7 +23,7 @@ from workbench.lm.pool import (
 )
 from workbench.lm.protocol import (
     LM as LM,
-    MOST_TOKENS as MOST_TOKENS,
+    MAX_TOKENS as MAX_TOKENS,
     CanEmbed as CanEmbed,
     HasWeights as HasWeights,
     Message as Message,

@@ -73,9 +73,9 @@ class Native:
         return self.body.get("stream") is True or self.method.startswith("stream")
 
     @property
-    def most_tokens(self) -> int | None:
+    def max_tokens(self) -> int | None:
         """Return the most tokens of all requested answers together; None if the request names no number."""
-        return most_tokens(self.api, self.body)
+        return max_tokens(self.api, self.body)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the parts that an answer depends on, for the key's hash and the store. API keys are left out: they do
@@ -109,7 +109,7 @@ class Native:
         return self.convert(self.body)
 
 
-def most_tokens(api: str, body: Mapping[str, Any]) -> int | None:
+def max_tokens(api: str, body: Mapping[str, Any]) -> int | None:
     """Return the most tokens of all answers that a body requests together; None if it names no number."""
     settings = _settings(api, body)
     limits = [settings[name] for name in _LIMITS[api] if type(settings.get(name)) is int]

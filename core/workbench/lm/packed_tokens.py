@@ -26,7 +26,7 @@ _NAMES = ("prompt_ids", "token_ids", "logprobs")
 #: An unchanged answer up to this many characters is stored unpacked.
 _WORTH_PACKING = 4096
 #: No answer is larger.
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 def pack_native(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def unpack_native(stored: Mapping[str, Any]) -> dict[str, Any]:
         return dict(stored)
     try:
         unpacking = zlib.decompressobj()
-        raw = unpacking.decompress(b64decode(stored["packed"]), _MOST_BYTES)
+        raw = unpacking.decompress(b64decode(stored["packed"]), _MAX_BYTES)
         if not unpacking.eof:
             raise ValueError("its length is wrong")
         text = raw.decode("utf-8", "surrogatepass")
@@ -87,7 +87,7 @@ def unpack_tokens(packed: bytes) -> dict[str, tuple[int, ...] | tuple[float, ...
     try:
         form, width, *counts = _HEADER.unpack_from(packed)
         sizes = [4 * counts[0], 4 * counts[1], width * counts[2]]
-        if form != _FORM or width not in (4, 8) or sum(sizes) > _MOST_BYTES:
+        if form != _FORM or width not in (4, 8) or sum(sizes) > _MAX_BYTES:
             raise ValueError("its header is not one of workbench")
         unpacking = zlib.decompressobj()
         body = unpacking.decompress(packed[_HEADER.size :], sum(sizes) + 1)

@@ -22,7 +22,7 @@ from workbench.lm.thoughts import split_thoughts
 #: Most characters of an answer, per allowed token and in addition. A longer answer would flood the journal.
 TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
 #: Larger token counts from a server are errors, and could exceed SQLite's integers.
-MOST_TOKENS = 2**40
+MAX_TOKENS = 2**40
 #: Highest usual cost of an image with hosted models, in tokens, for reservations. The server reports the actual cost.
 IMAGE_TOKENS = 1500
 _PAGE = re.compile(r"<(?:!doctype html|html|head|body|title)\b", re.IGNORECASE)
@@ -174,7 +174,7 @@ class LM(Protocol):
     - `reusable`: False if `identity` does not determine the weights, as for a policy in training. Other runs then reuse
       none of its answers.
     - `bound`: True if no other process can make the same model from its settings. Workers call it through their driver.
-    - `most_usd(request, prompt_tokens)`: worst-case US dollars of a request, None if unknown. An LM with it knows the
+    - `max_usd(request, prompt_tokens)`: worst-case US dollars of a request, None if unknown. An LM with it knows the
       price of each answer, so an answer without `usd` has an unknown price.
     """
 
@@ -274,7 +274,7 @@ def check_embeds(lm: LM, name: str) -> None:
 def check_length(response: Response, request: Request) -> None:
     """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows. A request that passes
     unchanged may name no number; `MAX_BODY` then bounds its answer."""
-    tokens = request.max_tokens if request.native is None else request.native.most_tokens
+    tokens = request.max_tokens if request.native is None else request.native.max_tokens
     if tokens is None:
         return
     most = TOKEN_CHARACTERS * tokens + SPARE_CHARACTERS

@@ -23,7 +23,7 @@ from workbench.proof.learning_curves import (
 from workbench.proof.paired_binary import smallest_binary_gain as smallest_binary_gain
 from workbench.proof.report import Report as Report, more_line as more_line, page_of as page_of
 from workbench.proof.rerun import (
-    MOST_RUNS as MOST_RUNS,
+    MAX_RUNS as MAX_RUNS,
     Alike as Alike,
     Rerun as Rerun,
     alike_by as alike_by,

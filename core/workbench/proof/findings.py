@@ -41,13 +41,13 @@ def build_report(
     kept_state: Sequence[str] = (),
     error: str | None = None,
     warned: Sequence[str] = (),
-    lacking: Mapping[str, int] = MappingProxyType({}),
+    shortfall: Mapping[str, int] = MappingProxyType({}),
 ) -> Report:
     """Build the report of a run.
 
     Args:
         rows: results of the sealed rows, of the baseline, the winner and, with targets, the best candidate on val.
-        lacking: by ceiling, the amount that a candidate lacked; 0 if the search reached it.
+        shortfall: by ceiling, the amount that a candidate lacked; 0 if the search reached it.
         kept_state: state observed to outlive a row (`workbench.runtime.Runtime.kept_state`).
     """
     pairs = [(row[0], row[1]) for row in rows or ()]
@@ -59,7 +59,7 @@ def build_report(
     (rows_tested, failed), leaks = _describe_test(task, winner, pairs), find_leaks(task, winner)
     ledger.store.flush()
     roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
-    untried = _untried(roles, ledger.budget, lacking) if status in ("finished", "budget") and candidates < 2 else None
+    untried = _untried(roles, ledger.budget, shortfall) if status in ("finished", "budget") and candidates < 2 else None
     baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
     on_val = _on_val(baseline, winner, evaluations)
     return Report(
@@ -201,14 +201,14 @@ def _changes(task: Task, after: Workflow) -> list[tuple[str, Any, Any]]:
     return [c for c in changes if c[1] is not None or c[2] != in_force(c[0])]
 
 
-def _untried(roles: Sequence[Any], budget: BudgetSpec, lacking: Mapping[str, int]) -> str:
+def _untried(roles: Sequence[Any], budget: BudgetSpec, shortfall: Mapping[str, int]) -> str:
     """Return the reason why no candidate was made, and the setting that changes it."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
-    if asked is None or (lacking and asked["failed"] < asked["n"]):
-        if (calls := lacking.get("calls")) and budget.calls is not None:
+    if asked is None or (shortfall and asked["failed"] < asked["n"]):
+        if (calls := shortfall.get("calls")) and budget.calls is not None:
             more = f"a candidate takes {calls} calls more than are left for search"
             return f"{more}. Write budget.calls: {budget.calls + calls}"
-        if what := next(iter(lacking), None):
+        if what := next(iter(shortfall), None):
             return f"the budget ended before there was a candidate. Raise budget.{what} (see workbench estimate)"
         return "the optimizers find nothing to change. Name others under `optimize:`"
     if asked["failed"] == asked["n"]:

@@ -18,7 +18,7 @@ from workbench.study import Result, score_of
 Alike = Callable[[Result, Result], bool]
 
 #: The most runs of the old workflow on a row.
-MOST_RUNS = 16
+MAX_RUNS = 16
 
 
 class Rerun(NamedTuple):
@@ -51,7 +51,7 @@ def count_runs(pairs: Sequence[tuple[Result, Result]]) -> tuple[int, str]:
     for unit, name in (("usd", "dollars"), ("tokens", "tokens"), ("calls", "calls"))[not priced :]:
         old, new = (sum(getattr(pair[side], unit) for pair in pairs) for side in (0, 1))
         if old > 0 and new > 0:
-            runs = min(MOST_RUNS, int(new / old + 1e-9))
+            runs = min(MAX_RUNS, int(new / old + 1e-9))
             return (runs, name) if runs > 1 else (1, "")
     return 1, ""
 

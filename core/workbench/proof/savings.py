@@ -82,8 +82,8 @@ def _worst_call(objective: str, call: CallRecord) -> float:
     if objective == "tokens":
         return call.response.prompt_tokens + call.max_tokens
     if objective == "usd":
-        return math.inf if call.most_usd is None else max(call.most_usd, call.usd)
-    return call.most_seconds or math.inf
+        return math.inf if call.max_usd is None else max(call.max_usd, call.usd)
+    return call.max_seconds or math.inf
 
 
 def describe_saving(saving: Claim, *, shown: bool) -> str:

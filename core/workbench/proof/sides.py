@@ -19,7 +19,7 @@ from workbench.workflow import NodeKind, Workflow
 
 #: Order effects are reported below this p, since scores and four costs are tested, and from a relevant size: in score,
 #: as a share of a cost, and in seconds.
-LEVEL_OF_ORDER, LEAST_SCORE, LEAST_SHARE, LEAST_SECONDS = 0.01, 0.01, 0.05, 0.001
+LEVEL_OF_ORDER, MIN_SCORE, MIN_SHARE, MIN_SECONDS = 0.01, 0.01, 0.05, 0.001
 
 #: A baseline and a winner on a sealed row.
 Pair = tuple[Result, Result]
@@ -79,8 +79,8 @@ def find_order_effects(pairs: Sequence[Pair]) -> list[OrderEffect]:
         p = mcnemar_p(more, less, len(differences)) if differences else 1.0
         mean = math.fsum(differences) / max(1, len(differences))
         usual = math.fsum(first or 0.0 for first, _ in seen) / max(1, len(seen))
-        least = LEAST_SCORE if objective == "score" else LEAST_SHARE * usual
-        if p < LEVEL_OF_ORDER and abs(mean) >= max(least, LEAST_SECONDS if objective == "latency" else 0.0):
+        least = MIN_SCORE if objective == "score" else MIN_SHARE * usual
+        if p < LEVEL_OF_ORDER and abs(mean) >= max(least, MIN_SECONDS if objective == "latency" else 0.0):
             found.append(OrderEffect(objective, mean, p, len(differences), more, less))
     return found
 

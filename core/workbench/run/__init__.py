@@ -39,8 +39,8 @@ from workbench.run.preflight import (
 )
 from workbench.run.start import (
     add_started_run as add_started_run,
+    find_missing_rows as find_missing_rows,
     find_obstacles as find_obstacles,
-    lacks_rows as lacks_rows,
     load_optimizers as load_optimizers,
     optimize as optimize,
     place_of as place_of,

@@ -16,7 +16,7 @@ from workbench.errors import PluginError, SpecError, StoreError
 from workbench.ledger import no_price_line
 from workbench.plugins import plugins
 from workbench.proof import (
-    MOST_RUNS,
+    MAX_RUNS,
     TESTED_SECTIONS,
     find_floor,
     find_tests_of,
@@ -32,7 +32,7 @@ from workbench.run.expected_cost import (
     candidate_cost,
     format_usd,
     largest,
-    least_calls,
+    min_calls,
     row_cost,
 )
 from workbench.run.preflight import explain_choice, lm_warnings, lms_of, search_warnings
@@ -60,7 +60,7 @@ def estimate(
         database: a run database. Earlier calls of the same models there give output tokens and seconds.
         seconds_per_call: replaces these seconds.
 
-    In the result, `baseline`, `search`, `proof` and `total` have the fields of `Cost`. `most_calls` bounds the whole
+    In the result, `baseline`, `search`, `proof` and `total` have the fields of `Cost`. `max_calls` bounds the whole
     run; it is None if an optimizer does not bound its calls, or the metric calls a model. `candidates`: evaluations on
     val that the budget leaves for the search. `lines`: the estimate as text.
     """
@@ -73,7 +73,7 @@ def estimate(
         **{name: cost and cost.as_dict() for name, cost in plan.parts.items()},
         "candidates": plan.candidates,
         "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in plan.search],
-        "most_calls": plan.total and min(plan.total, task.spec.budget.calls or plan.total),
+        "max_calls": plan.total and min(plan.total, task.spec.budget.calls or plan.total),
         "smallest_gain": _smallest_gain(task)[0],
         "lines": [*plan.lines()],
     }
@@ -101,20 +101,20 @@ class _Plan:
         self.used, self.measured = used, _ = _usual_share(task, database)
         candidate, role_usd = candidate_cost(task, row, self.seen, self.models)
         if "proposer" in task.spec.roles or not task.spec.search or not all(o.reads_search() for _, o in optimizers):
-            candidate = replace(candidate, most_input_tokens=None)  # the search may write longer texts
-        tried = replace(candidate, most_usd=row.most_usd)  # ceilings count with the models and prompts as written
+            candidate = replace(candidate, max_input_tokens=None)  # the search may write longer texts
+        tried = replace(candidate, max_usd=row.max_usd)  # ceilings count with the models and prompts as written
         sealed, tests = len(data.test), (sealed_runs(task) - 1) * len(data.test)
         baseline, one = (each.rows(len(data.val), used) for each in (row, tried))
         planned, proof = (row.rows(sealed, used) + each.rows(tests, used) for each in (tried, candidate))
         rounds = None if getattr(task.metric, "needs_lm", False) else task.spec.rounds
-        most = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
+        most = [(name, made.max_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
         self.search = [(name, None if n is None or rounds is None else rounds * n) for name, n in most]
         self.known = known = sum(n or 0 for _, n in self.search)
         unbounded = [made for made, (_, n) in zip(optimizers, most, strict=True) if n is None]
-        rows = [(name, o.most_rows(data.train, data.val)) for name, o in unbounded]
+        rows = [(name, o.max_rows(data.train, data.val)) for name, o in unbounded]
         self.rows = {name: rounds * n for name, n in rows if n is not None and rounds is not None}
         bounded = bool(optimizers) and None not in [n for _, n in self.search]
-        self.again = row.times((MOST_RUNS - 1) * sealed).calls if task.spec.proof.rerun else 0
+        self.again = row.times((MAX_RUNS - 1) * sealed).calls if task.spec.proof.rerun else 0
         self.proof_calls = self.calls * (sealed + tests)
         self.total = self.calls * len(data.val) + self.proof_calls + known + self.again if bounded else None
         self.rest = math.inf if budget.calls is None else max(0, budget.calls - baseline.calls - proof.calls)
@@ -128,8 +128,8 @@ class _Plan:
         if self.candidates is not None and not (bounded and self.candidates * one.calls >= declared.calls):
             searching = one.times(self.candidates) + (Cost() if bounded else declared)
         if searching is not None:  # the dearest role may take each of its calls
-            dearest = largest([candidate.times(1 / max(1, self.calls)).most_usd, role_usd])
-            searching = replace(searching, most_usd=dearest and dearest * searching.calls / used)
+            dearest = largest([candidate.times(1 / max(1, self.calls)).max_usd, role_usd])
+            searching = replace(searching, max_usd=dearest and dearest * searching.calls / used)
         whole = None if searching is None else baseline + proof + searching
         costs = {"baseline": baseline, "search": searching, "proof": proof, "total": whole}
         self.parts = {name: cost and cost.within(budget) for name, cost in costs.items()}
@@ -142,7 +142,7 @@ class _Plan:
         known = f" ({row.output_tokens / each:.0f} by {earlier} earlier calls)" if row.output_tokens and earlier else ""
         yield (
             f"At most {self.calls} call(s) per example{self.measured}, about {row.input_tokens / each:.0f} input "
-            f"tokens and at most {row.most_output_tokens / each:.0f} output tokens each{known}, and {row.input_bounds} "
+            f"tokens and at most {row.max_output_tokens / each:.0f} output tokens each{known}, and {row.input_bounds} "
             "tokens in for an example."
         )
         yield f"Baseline on val: {parts['baseline']}."
@@ -229,10 +229,10 @@ def _usual_share(task: Task, database: str | Path | None) -> tuple[float, str]:
 def _ceilings(task: Task, baseline: Cost, one: Cost, proof: Cost, known: int) -> Iterator[tuple[str, float, float]]:
     """Yield (what, left for search, taken by a candidate) for each ceiling whose use is known. The last calls of search
     and of proof must fit at their maximum. known: calls of the search that are not of candidates."""
-    tokens = baseline.input_tokens + baseline.most_output_tokens
+    tokens = baseline.input_tokens + baseline.max_output_tokens
     used = (("calls", baseline.calls, baseline.calls, baseline.calls, proof.calls + known),)
     used += (("tokens", baseline.tokens, tokens, one.tokens, proof.tokens),)
-    used += (("usd", baseline.likely_usd, baseline.most_usd, one.likely_usd, proof.likely_usd),)
+    used += (("usd", baseline.likely_usd, baseline.max_usd, one.likely_usd, proof.likely_usd),)
     used += (("minutes", baseline.minutes, baseline.minutes, one.minutes, proof.minutes),)
     for what, base, most, each, test in used:
         ceiling = getattr(task.spec.budget, what)
@@ -264,8 +264,8 @@ def budget_warnings(task: Task, used: float = 1.0, seen: Rehearsal | None = None
     warned = [line for _, source in usable_sources(task.spec) for line in source.warn(task.spec, sealed)]
     kept = [f"no gain can be shown: {node.kept_state}" for node in task.workflow.walk() if node.kept_state is not None]
     warned += dict.fromkeys(kept)
-    if (lacking := find_impossible_proof(task, seen)) is not None:
-        return [f"{lacking.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
+    if (refusal := find_impossible_proof(task, seen)) is not None:
+        return [f"{refusal.message}; `workbench optimize` refuses that without --allow-unproved", *warned]
     if most is not None and most < needed:
         warned.append(
             f"the budget of {most} calls may be too small: evaluating the baseline and testing it and a winner on all "
@@ -302,11 +302,11 @@ def find_impossible_proof(task: Task, seen: Rehearsal | None = None) -> SpecErro
             who, why = ("no installed plugin", "") if missing else ("no plugin", f": {error}")
             what = f"{who} tests `{section}`, so nothing can show that they are met{why}"
             return refusal(what, f"{how_to_get('claims', section)} Or", section)
-    least = sum(map(least_calls, task.workflow.enabled_nodes.values()))
+    least = sum(map(min_calls, task.workflow.enabled_nodes.values()))
     needed: dict[str, float] = {"calls": least * (val + test) + min(1, least) * test}
     if least and (budget.tokens is not None or budget.usd is not None):
         row = row_cost(task, models := Models(), seen or rehearse(task, task.workflow))
-        needed["tokens"] = row.least_input_tokens * needed["calls"] / least
+        needed["tokens"] = row.min_input_tokens * needed["calls"] / least
         needed["usd"] = min((model.usd(needed["tokens"], 0) or 0.0 for model in models.values()), default=0.0)
     for what, amount in needed.items():
         if amount > (ceiling := getattr(budget, what) or math.inf):

@@ -15,32 +15,32 @@ from typing import Any
 from workbench.errors import SpecError, WorkbenchError
 from workbench.lm import LM, estimate_tokens, make_lm
 from workbench.run.rehearsal import Prompt, Rehearsal, rehearse
-from workbench.runtime import call_tokens, most_tokens
+from workbench.runtime import call_tokens, max_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.task import Task, default_space, labelled_demos, resolve_picks, variants
 from workbench.workflow import NodeKind, Workflow, called_lms, node_at
 
 #: Real tokens of a prompt lie between these multiples of what `estimate_prompt` counts.
-LEAST_TOKENS, MOST_TOKENS = 0.5, 2.0
+MIN_TOKENS, MAX_TOKENS = 0.5, 2.0
 #: Tokens that describe the form of the answer in a prompt that is not known, and tokens of a tool's result in bounds.
 FORM, RESULT = 40, 2000
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a part of a run. output_tokens and usd: None if unknown. most_usd: without retries. Dollars are None
-    if a price is unknown, minutes if the time of a call is, and most_input_tokens if the prompts are."""
+    """The cost of a part of a run. output_tokens and usd: None if unknown. max_usd: without retries. Dollars are None
+    if a price is unknown, minutes if the time of a call is, and max_input_tokens if the prompts are."""
 
     calls: int = 0
     input_tokens: float = 0.0
     output_tokens: float | None = 0.0
-    most_output_tokens: float = 0.0
+    max_output_tokens: float = 0.0
     usd: float | None = 0.0
-    most_usd: float | None = 0.0
+    max_usd: float | None = 0.0
     minutes: float | None = 0.0
-    least_input_tokens: float = 0.0
-    most_input_tokens: float | None = 0.0
+    min_input_tokens: float = 0.0
+    max_input_tokens: float | None = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         both = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -59,33 +59,33 @@ class Cost:
     def within(self, budget: BudgetSpec) -> Cost:
         """Return the cost, limited by the ceilings of a budget."""
         share = 1.0 if budget.calls is None or not self.calls else min(1.0, budget.calls / self.calls)
-        most = {"usd": budget.usd, "most_usd": budget.usd, "minutes": budget.minutes}
+        most = {"usd": budget.usd, "max_usd": budget.usd, "minutes": budget.minutes}
         cut: Any = {k: v if v is None else min(v, most.get(k) or math.inf) for k, v in vars(self.times(share)).items()}
-        return Cost(**{**cut, "most_input_tokens": self.most_input_tokens})
+        return Cost(**{**cut, "max_input_tokens": self.max_input_tokens})
 
     @property
     def tokens(self) -> float:
         """Return tokens in and out: expected output if known, else its maximum."""
-        return self.input_tokens + (self.most_output_tokens if self.output_tokens is None else self.output_tokens)
+        return self.input_tokens + (self.max_output_tokens if self.output_tokens is None else self.output_tokens)
 
     @property
     def likely_usd(self) -> float | None:
-        return self.most_usd if self.usd is None else self.usd
+        return self.max_usd if self.usd is None else self.usd
 
     @property
     def input_bounds(self) -> str:
-        most = "more" if self.most_input_tokens is None else f"{self.most_input_tokens:.0f}"
-        return f"{self.least_input_tokens:.0f} to {most}"
+        most = "more" if self.max_input_tokens is None else f"{self.max_input_tokens:.0f}"
+        return f"{self.min_input_tokens:.0f} to {most}"
 
     def as_dict(self) -> dict[str, Any]:
-        digits = {"usd": 6, "most_usd": 6, "minutes": 5}
+        digits = {"usd": 6, "max_usd": 6, "minutes": 5}
         return {k: v if v is None else round(v, digits.get(k)) for k, v in vars(self).items()}
 
     def __str__(self) -> str:
-        out = f"at most {self.most_output_tokens:.0f}" if self.output_tokens is None else f"{self.output_tokens:.0f}"
+        out = f"at most {self.max_output_tokens:.0f}" if self.output_tokens is None else f"{self.output_tokens:.0f}"
         text = f"{self.calls} calls, about {self.input_tokens:.0f} tokens in ({self.input_bounds}) and {out} out"
-        if self.most_usd is not None:
-            most = f"up to about {format_usd(self.most_usd)}"
+        if self.max_usd is not None:
+            most = f"up to about {format_usd(self.max_usd)}"
             text += f", {most}" if self.usd is None else f", about {format_usd(self.usd)} ({most})"
         return text if self.minutes is None else f"{text}, about {self.minutes:.1f} minutes"
 
@@ -152,17 +152,17 @@ def row_cost(task: Task, models: Models, seen: Rehearsal, seconds_per_call: floa
         prompt = sum(p.tokens * p.weight for p in prompts) / sum(p.weight for p in prompts)
         most = max(call_tokens(inner, model.spec) for inner in node.walk() for model in asked)
         out = largest([min(most, model.usual.completion_tokens) if model.usual else None for model in asked])
-        usd, most_usd = (n if n is None else largest([model.usd(prompt, n) for model in asked]) for n in (out, most))
+        usd, max_usd = (n if n is None else largest([model.usd(prompt, n) for model in asked]) for n in (out, most))
         seconds = largest([model.seconds(seconds_per_call) for model in asked])
         at_once = min(model.spec.concurrency or getattr(model.lm, "concurrency", math.inf) for model in asked)
         minutes = None if seconds is None else seconds / 60 / max(1, min(at_once, task.spec.concurrency))
         part = len(prompts) < calls * seen.rows
         earlier = max(p.answers for p in prompts) + part * (max(p.turns for p in prompts) - 1) / 2
-        bound = calls * (MOST_TOKENS * max(p.tokens for p in prompts) + earlier * longest)
+        bound = calls * (MAX_TOKENS * max(p.tokens for p in prompts) + earlier * longest)
         whole += replace(
-            Cost(1, prompt, out, most, usd, most_usd, minutes).times(calls),
-            least_input_tokens=LEAST_TOKENS * least_calls(node) * min(p.tokens for p in prompts),
-            most_input_tokens=bound if name in seen.prompts else None,
+            Cost(1, prompt, out, most, usd, max_usd, minutes).times(calls),
+            min_input_tokens=MIN_TOKENS * min_calls(node) * min(p.tokens for p in prompts),
+            max_input_tokens=bound if name in seen.prompts else None,
         )
     return whole
 
@@ -187,10 +187,10 @@ def candidate_cost(task: Task, row: Cost, seen: Rehearsal, models: Models) -> tu
     most = row_cost(dearest, models, seen)
     prompts = (prompt.tokens for each in seen.prompts.values() for prompt in each)
     prompt = max(prompts, default=most.input_tokens / max(1, most.calls))
-    bound = largest([most.most_input_tokens, row.most_input_tokens])
+    bound = largest([most.max_input_tokens, row.max_input_tokens])
     roles = models.of(task.spec.roles.values())
-    role_usd = largest([model.usd(prompt, most_tokens(model.spec, None)) for model in roles] or [0.0])
-    return replace(row, usd=usd, most_usd=most.most_usd, least_input_tokens=0.0, most_input_tokens=bound), role_usd
+    role_usd = largest([model.usd(prompt, max_tokens(model.spec, None)) for model in roles] or [0.0])
+    return replace(row, usd=usd, max_usd=most.max_usd, min_input_tokens=0.0, max_input_tokens=bound), role_usd
 
 
 def _dearest_workflow(task: Task, models: Models) -> Workflow:
@@ -199,7 +199,7 @@ def _dearest_workflow(task: Task, models: Models) -> Workflow:
 
     def cost(changed: Workflow) -> tuple[float, float]:
         found = row_cost(replace(task, workflow=changed), models, none)
-        return math.inf if found.most_usd is None else found.most_usd, found.input_tokens + found.most_output_tokens
+        return math.inf if found.max_usd is None else found.max_usd, found.input_tokens + found.max_output_tokens
 
     for address, domain in (task.spec.search or default_space(workflow)).items():
         options = [workflow]
@@ -221,9 +221,9 @@ def largest(values: Sequence[float | None]) -> float | None:
     return None if None in values else max(value for value in values if value is not None)
 
 
-def least_calls(node: NodeKind) -> int:
+def min_calls(node: NodeKind) -> int:
     """Return the fewest calls of a node on one example, as far as its settings show."""
-    return min(map(least_calls, node.children().values()), default=1) if node.max_calls else 0
+    return min(map(min_calls, node.children().values()), default=1) if node.max_calls else 0
 
 
 def _text_tokens(task: Task, name: str) -> int:

@@ -152,8 +152,8 @@ def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, str, Wo
     found, baseline = candidate_workflow(store, row["id"], hash_), candidate_workflow(store, row["id"], None)
     if hash_ is None or found is None or baseline is None:
         none = "has no winner yet" if known.find_baseline() else "has no candidates yet"
-        lacking = none if chosen is None else f"has no candidate '{chosen}'"
-        raise StoreError(f"run {row['run']} ({kind_of(row)}) {lacking}; see workbench show {row['run']}")
+        why = none if chosen is None else f"has no candidate '{chosen}'"
+        raise StoreError(f"run {row['run']} ({kind_of(row)}) {why}; see workbench show {row['run']}")
     return row, hash_, found, baseline
 
 

@@ -106,10 +106,10 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
-        lacking = [optimizer.lacking(workflow) for workflow in workflows]
-        if all(lacking):
+        missing = [optimizer.missing(workflow) for workflow in workflows]
+        if all(missing):
             raise SpecError(
-                f"`{name}` finds nothing to change: the workflow lacks {lacking[0]}",
+                f"`{name}` finds nothing to change: the workflow lacks {missing[0]}",
                 hint=f"Add one to nodes, or remove `{name}` from optimize.",
                 path=("optimize", index, name),
             )
@@ -183,11 +183,11 @@ def lms_not_ready(
 
 def check_lms_ready(task: Task, lms: Iterable[LMSpec], pool: LMPool, target_usd: float | None = None) -> None:
     """Raise the errors of language models with which a run would end before it has begun."""
-    lacking = [*lms_not_ready(lms, pool, task.spec.budget.usd, target_usd)]
-    if wrong := wrong_in_file(lacking):
+    errors = [*lms_not_ready(lms, pool, task.spec.budget.usd, target_usd)]
+    if wrong := wrong_in_file(errors):
         raise merge_errors([task.source.locate(error) for error in wrong])
-    if lacking:
-        raise lacking[0]
+    if errors:
+        raise errors[0]
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:

@@ -39,8 +39,8 @@ async def rerun_baseline(
     done, alike = sorted(found), alike_by(task.metric)
     reruns = [found[index] for index in done]
     drawn = evaluator.runtime.ledger.spent.calls > before
-    if (lacking := _why_no_vote(reruns, drawn, alike)) is not None:
-        return None, warnings or [lacking]
+    if (why := _why_no_vote(reruns, drawn, alike)) is not None:
+        return None, warnings or [why]
     if len(done) < len(rows):
         warnings.append(f"the rerun of the old workflow compares {len(done)} of {len(rows)} rows: the budget ended")
     winners, highest = [rows[index][1] for index in done], highest_score(task.metric)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger, price_of
 from workbench.proof import find_perturbations, order_sides, record_test, sealed_runs
-from workbench.run.expected_cost import LEAST_TOKENS
+from workbench.run.expected_cost import MIN_TOKENS
 from workbench.run.proof_size import Outlook, plan_test_size
 from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.runtime import Runtime, dearest_call
@@ -65,7 +65,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
     def test_cost(e: Evaluation) -> dict[str, float]:
         safe = {what: value * MORE[what] for what, value in cost(e, n).items()}
-        worst = n * (judging.calls + e.most_calls)
+        worst = n * (judging.calls + e.max_calls)
         return {what: waste * value for what, value in {**safe, "calls": min(safe["calls"], worst)}.items()}
 
     tests, own, own_test = [*map(test_cost, runs)], cost(base, n), test_cost(base)
@@ -94,7 +94,7 @@ def _headroom(task: Task, sides: Collection[Workflow], ledger: Ledger, runtime: 
     def price(spec: LMSpec, prompt: int, completion: int) -> float:
         return price_of(runtime.pool.get(spec), prompt, completion, None) if ledger.budget.usd is not None else 0.0
 
-    prompt = math.ceil(ledger.largest_prompt.get("task", 0) / LEAST_TOKENS)  # estimates are high, and so are reserves
+    prompt = math.ceil(ledger.largest_prompt.get("task", 0) / MIN_TOKENS)  # estimates are high, and so are reserves
     dearest = [dearest_call(side, task.spec.lm, prompt, price) for side in sides]
     return {what: max(values) for what, values in zip(("tokens", "usd"), zip(*dearest, strict=True), strict=True)}
 

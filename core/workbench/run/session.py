@@ -117,8 +117,8 @@ class Session:
                     raise merge_errors(wrong)
                 if self.crew is not None and not found:
                     await self.crew.open()
-                lacking = "\n".join(str(error) for error in found)
-                report = self._report("failed", error=lacking) if found else await self._course()
+                message = "\n".join(str(error) for error in found)
+                report = self._report("failed", error=message) if found else await self._run()
             except (Interrupted, asyncio.CancelledError):
                 report = self._report("interrupted")
             except (ServerDead, LMError) as error:
@@ -137,7 +137,7 @@ class Session:
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
         return await preflight.obstacles(self.task, self.runtime, studies)
 
-    async def _course(self) -> Report:
+    async def _run(self) -> Report:
         async with self.steering:
             with self.task.dataset.test.sealed():
                 status, broken = await self._search()
@@ -179,7 +179,7 @@ class Session:
             return "finished", None
         except BudgetSpent as spent:
             self.ledger.bill.check_answered()
-            self.progress.lacking.setdefault(spent.what, 0)
+            self.progress.shortfall.setdefault(spent.what, 0)
             self._emit("budget_spent", message=str(spent))
             return "budget", None
         except PluginError as error:
@@ -333,7 +333,7 @@ class Session:
             warnings=warnings,
             error=error,
             warned=self._warned,
-            lacking=self.progress.lacking,
+            shortfall=self.progress.shortfall,
         )
 
     def _finish(self, report: Report) -> None:

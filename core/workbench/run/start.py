@@ -94,10 +94,10 @@ def optimize(
     options = options or Options()
     check_writable(options.path)
     _, source, task, named = prepare(path, options.sets)
-    if (error := lacks_rows(task)) is not None:
+    if (error := find_missing_rows(task)) is not None:
         raise task.source.locate(error)
-    if not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
-        raise task.source.locate(lacking)
+    if not options.allow_unproved and (refusal := find_impossible_proof(task)) is not None:
+        raise task.source.locate(refusal)
     with task.source.locating():
         check_trackers(task.spec.track)
     usd = task.spec.targets.usd if task.spec.targets is not None else None
@@ -179,8 +179,8 @@ def resume(
         _, _, task, named = _stored(row, sets, stored.get("outside"), chosen)
         check_result_file(store, merged, task)
         merged.chosen = [name for name, _ in named] if optimizers is None and not task.spec.optimize else None
-        if begins and not options.allow_unproved and (lacking := find_impossible_proof(task)) is not None:
-            raise task.source.locate(lacking)
+        if begins and not options.allow_unproved and (refusal := find_impossible_proof(task)) is not None:
+            raise task.source.locate(refusal)
         if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
@@ -217,15 +217,15 @@ def place_of(path: str | Path | Source) -> Path:
     return Path(path.file if isinstance(path, Source) else path).resolve()
 
 
-def lacks_rows(task: Task) -> SpecError | None:
+def find_missing_rows(task: Task) -> SpecError | None:
     """Return the error of a file whose data suffice for an evaluation but not for optimization; None otherwise."""
     data = task.spec.data
-    lacking = [name for name in ("val", "test") if data.file is None and getattr(data, name) is None]
-    if not lacking:
+    missing = [name for name in ("val", "test") if data.file is None and getattr(data, name) is None]
+    if not missing:
         return None
     return SpecError(
         f"optimize needs rows of val, to select candidates, and of test, for the proof; there are none of "
-        f"{' and '.join(lacking)}",
+        f"{' and '.join(missing)}",
         hint="Name both files, or one with data: {file: ..., split: {...}}.",
         path=("data",),
     )
@@ -234,13 +234,13 @@ def lacks_rows(task: Task) -> SpecError | None:
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
     """List the errors with which a run of a valid file would end on this machine. Calls no model and writes no file."""
 
-    async def course() -> list[WorkbenchError]:
+    async def main() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
         async with aclosing(session.runtime):
             return [*trackers_not_ready(task.spec.track), *await session.find_obstacles()]
 
     with Store(IN_MEMORY) as store:
-        return run_in_loop(course())
+        return run_in_loop(main())
 
 
 def _prepare(

@@ -21,7 +21,7 @@ from workbench.plugins import plugins
 from workbench.spec import connect
 
 #: Capacity of a tracker's event queue. Later events are dropped, and counted.
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 #: Most seconds that a tracker rests after an event, to leave Python to the run. It rests as long as it worked.
 _REST = 0.01
 #: Seconds that the end of a run waits for trackers.
@@ -96,7 +96,7 @@ class _Subscription:
     def __init__(self, name: str, make: type[Tracker], run: RunInfo):
         self.name, self.error, self.dropped, self._lost = name, "", 0, ""
         self._ending = threading.Event()
-        self._waiting = queue.Queue[tuple[str, dict[str, Any]] | None](MOST_WAITING)
+        self._waiting = queue.Queue[tuple[str, dict[str, Any]] | None](MAX_WAITING)
         self._thread = threading.Thread(target=self._serve, args=(make, run), name=f"tracker {name}", daemon=True)
         self._thread.start()
 

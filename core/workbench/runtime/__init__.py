@@ -17,7 +17,7 @@ from workbench.runtime.requests import (
     call_tokens as call_tokens,
     dearest_call as dearest_call,
     make_request as make_request,
-    most_tokens as most_tokens,
+    max_tokens as max_tokens,
     spec_thinks as spec_thinks,
 )
 from workbench.runtime.run import Run as Run, no_ceiling as no_ceiling

@@ -195,7 +195,7 @@ class Context:
             if error.key:
                 self._failed.append((error.key, role))
             raise
-        most = (sent.max_tokens, paid.most_usd, spec.attempts * spec.timeout)
+        most = (sent.max_tokens, paid.max_usd, spec.attempts * spec.timeout)
         self._record(begun, _call_record(request, response, role, spec.model, paid, most))
         return response.without_thoughts()
 
@@ -279,7 +279,7 @@ class Context:
             result = await run()
             made = [call for call in self.span.calls[begun:] if call.key]
             calls = [
-                [c.key, c.role, c.lm, None if c.number else c.response.text, c.max_tokens, c.most_usd, c.most_seconds]
+                [c.key, c.role, c.lm, None if c.number else c.response.text, c.max_tokens, c.max_usd, c.max_seconds]
                 for c in made
             ]
             return {"result": result, "calls": calls, "failed": self._failed[failed:]}
@@ -340,10 +340,10 @@ class Context:
 def _call_record(
     request: Request, response: Response, role: str, model: str, paid: Settled, most: Sequence[Any]
 ) -> CallRecord:
-    """Make the record of a call. most: its max_tokens, most_usd and most_seconds."""
+    """Make the record of a call. most: its max_tokens, max_usd and max_seconds."""
     cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
     asked = {"tools": request.tools, "response_format": request.response_format}
-    asked |= dict(zip(("max_tokens", "most_usd", "most_seconds"), most, strict=True))
+    asked |= dict(zip(("max_tokens", "max_usd", "max_seconds"), most, strict=True))
     # The journal has what passed unchanged.
     return CallRecord(request.messages, replace(response, native=None), role, model, *cost, key=paid.key, **asked)
 

@@ -18,7 +18,7 @@ def spec_thinks(spec: LMSpec) -> bool:
     return thinks(spec.model, spec.extra) if spec.thinks is None else spec.thinks
 
 
-def most_tokens(spec: LMSpec, answer: int | None) -> int:
+def max_tokens(spec: LMSpec, answer: int | None) -> int:
     """Return the most output tokens of one call. answer: tokens that the caller wants for the answer, if any."""
     if not spec_thinks(spec):
         return answer or spec.max_tokens or MAX_TOKENS
@@ -34,7 +34,7 @@ def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settin
     values = {k: v for k, v in settings.items() if v is not None}
     if spec.temperature is not None:
         values.setdefault("temperature", spec.temperature)
-    values["max_tokens"] = most_tokens(spec, values.get("max_tokens"))
+    values["max_tokens"] = max_tokens(spec, values.get("max_tokens"))
     if not values.get("temperature"):
         replica = 0
     return Request(tuple(messages), replica=replica, **values)
@@ -44,7 +44,7 @@ def call_tokens(node: NodeKind, spec: LMSpec) -> int:
     """Return the most output tokens of one call of a node."""
     settings: Any = getattr(node, "settings", None) or {}
     own = settings.get("max_tokens") or getattr(node.config, "max_tokens", None)
-    return most_tokens(spec, own)
+    return max_tokens(spec, own)
 
 
 def dearest_call(

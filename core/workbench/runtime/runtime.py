@@ -166,7 +166,7 @@ class Runtime:
             raise settled.error
         assert settled.response is not None
         most = lm.price(settled.response.prompt_tokens, request.max_tokens)
-        return _with_ids(settled.response, len(request.messages)), replace(settled, most_usd=most)
+        return _with_ids(settled.response, len(request.messages)), replace(settled, max_usd=most)
 
     def speaks(self, spec: LMSpec, api: str) -> bool:
         """Return True if a request in the form of an API (`workbench.lm.API_PATHS`) passes to this model unchanged."""

@@ -47,7 +47,7 @@ VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OF_IPV4 = re.compile(r"[0-9a-fxA-FX.]+")
 #: A word of a command that is written as one text.
 WORD = re.compile(r"[^\s'\"=;&|()]+")
-_LONGEST_PATH, _MOST_FOLDERS = 4096, 16
+_LONGEST_PATH, _MAX_FOLDERS = 4096, 16
 #: Files that make a folder a program.
 _PROGRAMS = ("__main__.py", "pyproject.toml", "package.json", "index.js", "go.mod", "Cargo.toml", "Makefile")
 
@@ -288,7 +288,7 @@ def _absolute(text: str, base: Path) -> str:
 def _read_command(command: str, base: Path) -> tuple[str, tuple[Path, ...]]:
     """Return a command with the paths of its files, and these files."""
     words = [word for word in dict.fromkeys(WORD.findall(command)) if word.strip("./~")]
-    folders = [path for word in words for path in existing(word, base) if path.is_dir()][:_MOST_FOLDERS]
+    folders = [path for word in words for path in existing(word, base) if path.is_dir()][:_MAX_FOLDERS]
     files = {path: None for path in folders if any((path / name).is_file() for name in _PROGRAMS)}
     for word, folder in product(words, (base, *folders)):
         module = word.removeprefix("-m").replace(".", "/")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from workbench.errors import MOST_LISTED, SpecError, merge_errors, suggest
+from workbench.errors import MAX_LISTED, SpecError, merge_errors, suggest
 from workbench.spec.base import NODE_KEYS
 
 
@@ -21,7 +21,7 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
     details = [e for e in details if not _is_overruled(e, details)]
     found: dict[Any, SpecError] = {}
     for number, detail in enumerate(details):
-        if len(found) == MOST_LISTED:
+        if len(found) == MAX_LISTED:
             found[next(iter(found))].omitted = len(details) - number
             break
         made = _complaint(detail, model, prefix)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.lm import MOST_TOKENS, split_thoughts, unpack_tokens
+from workbench.lm import MAX_TOKENS, split_thoughts, unpack_tokens
 from workbench.store.content import checksum, parse_json
 from workbench.store.database import Store
 from workbench.store.journal import Journal, summed_parts
 
 #: Numbers of newest runs to search for an answer, and of newest calls of a model to average.
-MOST_RUNS, MOST_CALLS = 16, 1000
+MAX_RUNS, MAX_CALLS = 16, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class EarlierCalls:
             "select * from calls where key = ? and run_id < ? and kind = 'lm' and response is not null "
             "and (? is null or run_id = ?) order by run_id desc limit ?"
         )
-        for row in self.store.rows(sql, key, self.run_id, self.only, self.only, MOST_RUNS):
+        for row in self.store.rows(sql, key, self.run_id, self.only, self.only, MAX_RUNS):
             if (answer := _whole_answer(row, tokens)) is not None and (self.only is not None or not _failed(answer)):
                 return row
         return None
@@ -70,7 +70,7 @@ def read_usual_calls(store: Store, lm: str) -> Usual | None:
         "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = 'task' and "
         "kind = 'lm' and response is not null and reused is null order by run_id desc limit ?)"
     )
-    row = store.row(sql, lm, MOST_CALLS)
+    row = store.row(sql, lm, MAX_CALLS)
     if row is None or not row["n"]:
         return None
     return Usual(row["n"], row["prompt"], row["completion"], row["latency"])
@@ -82,7 +82,7 @@ def _whole_answer(row: Any, tokens: bool) -> dict[str, Any] | None:
         return None
     counts = (row["attempts"], row["prompt_tokens"], row["completion_tokens"])
     amounts = (row["usd"] or 0.0, row["seconds"], row["queued"] or 0.0)
-    if not all(isinstance(n, int) and 0 <= n <= MOST_TOKENS for n in counts):
+    if not all(isinstance(n, int) and 0 <= n <= MAX_TOKENS for n in counts):
         return None
     if not all(isinstance(x, int | float) and math.isfinite(x) and x >= 0 for x in amounts):
         return None

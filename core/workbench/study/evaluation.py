@@ -85,7 +85,7 @@ class Evaluation:
         return tuple(place for place, result in enumerate(self.results) if result.score is None)
 
     @property
-    def most_calls(self) -> int:
+    def max_calls(self) -> int:
         """Return the most calls that a row has taken."""
         return max((r.calls for r in self.results), default=0)
 

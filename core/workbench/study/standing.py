@@ -28,7 +28,7 @@ class Progress:
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])  # of plugins, for a whole run
     stored: Callable[[Workflow], Evaluation | None] | None = None  # on val, by an earlier process of this run
     used: Fraction | None = None  # largest share of its workflow's most calls that a row of val has taken
-    lacking: dict[str, int] = field(default_factory=dict[str, int])  # fewest calls, or more, that a candidate lacked
+    shortfall: dict[str, int] = field(default_factory=dict[str, int])  # least amount, by ceiling, to evaluate one more
 
     def apart(self, on_evaluation: Callable[[Evaluation], Awaitable[None]]) -> Progress:
         """Return the progress of a search on other rows, whose evaluations cannot win the run."""
@@ -44,7 +44,7 @@ class Progress:
         lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
         self.complete[evaluation.workflow.hash] = lean
         if declared := evaluation.workflow.max_calls:
-            self.used = max(self.used or Fraction(0), min(Fraction(1), Fraction(evaluation.most_calls, declared)))
+            self.used = max(self.used or Fraction(0), min(Fraction(1), Fraction(evaluation.max_calls, declared)))
         # max takes the first of equals, so a tie keeps the earlier, simpler candidate
         best = max(fill_missing([*self.complete.values()]), key=lambda e: e.score, default=None)
         self.best = None if best is None else self.complete[best.workflow.hash]

@@ -50,7 +50,7 @@ class Optimizer(BaseModel):
         optimizers may still change.
         """
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         """Return what the workflow is missing for this optimizer, e.g. "an agent with tools"; None if nothing. A file
         is refused if this is not None for its workflow and for all workflows that `search:` can make of it."""
         return None
@@ -59,12 +59,12 @@ class Optimizer(BaseModel):
         """Return True if the optimizer searches the settings under `search:`. If none does, the user is warned."""
         return True
 
-    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+    def max_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         """Return the most calls that `optimize` makes on these rows without a budget, for `workbench estimate`.
         Evaluations on val count, retries do not. None if the settings do not bound the number."""
         return None
 
-    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+    def max_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         """Return the most rows that candidates are run on, for the `workbench estimate` of optimizers that cannot tell
         their calls; None if the settings do not bound the number."""
         return None
@@ -170,8 +170,8 @@ class Study:
         rows = self.val if examples is None else examples
         planned, left = self.planned_calls(workflow, rows), self.remaining("calls")
         if left < planned:
-            lacking = math.ceil(planned - left)
-            self.progress.lacking["calls"] = min(lacking, self.progress.lacking.get("calls", lacking))
+            missing = math.ceil(planned - left)
+            self.progress.shortfall["calls"] = min(missing, self.progress.shortfall.get("calls", missing))
         return left >= planned
 
     def planned_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
@@ -193,7 +193,7 @@ class Study:
         for what, limit in self.limits.items():
             needed = calls if what == "calls" else 0
             if self._spent(what) + needed > limit:
-                self.progress.lacking.setdefault(what, 0)
+                self.progress.shortfall.setdefault(what, 0)
                 raise ShareSpent(what, limit - self._spent(what), needed)
 
     def log(self, message: str, **figures: Any) -> None:

@@ -20,7 +20,7 @@ from workbench.task.tokens import Words, input_tokens, words_of
 TOKENS_AN_EDIT = 10
 
 #: The most tokens that may differ in a text of any length: the work grows with their square.
-MOST_EDITS = 64
+MAX_EDITS = 64
 
 #: The most tokens of a greeting before a copy.
 GREETING = 6
@@ -32,7 +32,7 @@ SHINGLE = 3
 COMMON = 200
 
 #: A field of up to this many tokens does not matter next to longer ones.
-LEAST_SAID = 2
+MIN_SAID = 2
 
 #: Approximate number of shingles to compare; longer texts are sampled.
 SAMPLE = 2048
@@ -41,7 +41,7 @@ SAMPLE = 2048
 CANDIDATES = 20
 
 #: Tokens of a field that can distinguish rows by itself.
-LEAST_TOKENS = 3
+MIN_TOKENS = 3
 
 #: This many rows of one template with different numbers and one label show that the numbers do not matter.
 ALIKE = 4
@@ -63,7 +63,7 @@ def are_near(a: Words, b: Words) -> bool:
     """
     if a == b or _greets(a, b) or _greets(b, a):
         return True
-    edits = min(max(len(a), len(b)) // TOKENS_AN_EDIT, MOST_EDITS)
+    edits = min(max(len(a), len(b)) // TOKENS_AN_EDIT, MAX_EDITS)
     if not edits or abs(len(a) - len(b)) > edits:
         return False
     start = _run(a, b, 0, 0)
@@ -212,7 +212,7 @@ def _find_telling(rows: Sequence[Example], rule: RowRule) -> tuple[str, ...]:
     texts = {name: [words_of(row, name) for row in rows] for name in rule.inputs}
     lengths = {name: sum(len(w) for of in found for w in of) / max(1, len(rows)) for name, found in texts.items()}
     differing = [name for name, of in texts.items() if len({*of}) > 1]
-    long = [name for name in differing if lengths[name] >= LEAST_TOKENS]
+    long = [name for name in differing if lengths[name] >= MIN_TOKENS]
     for name in sorted(long, key=lambda name: -lengths[name]):
         if len(rule.inputs) == 1 or _tells_apart(rows, name, rule):
             return (name,)
@@ -294,7 +294,7 @@ def are_copies(a: Texts, b: Texts) -> bool:
     """Return True if all fields are near copies, text by text; lists of different lengths count as one text. A field of
     a word or two next to longer texts does not matter."""
     for here, there in zip(a.fields, b.fields, strict=True):
-        if max(sum(map(len, here)), sum(map(len, there))) <= LEAST_SAID and len(a.pooled) >= TOKENS_AN_EDIT:
+        if max(sum(map(len, here)), sum(map(len, there))) <= MIN_SAID and len(a.pooled) >= TOKENS_AN_EDIT:
             continue
         pairs = zip(here, there, strict=True) if len(here) == len(there) else [(_pooled(here), _pooled(there))]
         if not all(are_near(x, y) for x, y in pairs):

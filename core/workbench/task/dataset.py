@@ -237,7 +237,7 @@ def split_groups(
     random.Random(f"groups:{seed}").shuffle(order)
     parts: tuple[list[Example], list[Example], list[Example]] = ([], [], [])
     for group in order:
-        lacking = [1 - len(part) / size if size else 0.0 for part, size in zip(parts, sizes, strict=True)]
-        if max(lacking) > 0:
-            parts[lacking.index(max(lacking))].extend(group)
+        missing = [1 - len(part) / size if size else 0.0 for part, size in zip(parts, sizes, strict=True)]
+        if max(missing) > 0:
+            parts[missing.index(max(missing))].extend(group)
     return parts

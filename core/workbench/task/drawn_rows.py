@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from workbench.base.data_files import MOST_TEXT, too_large
+from workbench.base.data_files import MAX_TEXT, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 
@@ -21,13 +21,13 @@ Row = dict[str, Any]
 
 _GIVEN = re.compile(r"-rows[/\\][0-9a-f]{16}\.jsonl$")  # the file of rows that Python gave
 #: Above this number of rows, only those that the splits take are held.
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 
 #: Most levels of nested lists and objects. Python limits recursion to a few hundred.
-MOST_DEPTH = 200
+MAX_DEPTH = 200
 
 #: Limits on the memory for rows: a multiple of their files' size, with a least and a most number of bytes.
-MOST_TIMES, LEAST_HELD, MOST_HELD = 100, 256 << 20, 1 << 30
+MAX_TIMES, MIN_HELD, MAX_HELD = 100, 256 << 20, 1 << 30
 
 
 class ReadRow(dict[str, Any]):
@@ -73,7 +73,7 @@ class RowDraw:
 
     Attributes:
         count: the number of rows; None: all of them.
-        spare: the number that is enough if there are more than MOST_ROWS, or no room for all.
+        spare: the number that is enough if there are more than MAX_ROWS, or no room for all.
         hint: what to write instead if there is no room.
         keep: returns True for the rows to draw from; None: all.
     """
@@ -90,7 +90,7 @@ class RowDraw:
 
         found: from a reader: rows, an iterator of rows, or a `Table`. size: of the files, in bytes.
         """
-        room = MOST_HELD if size is None else min(MOST_HELD, max(LEAST_HELD, MOST_TIMES * size))
+        room = MAX_HELD if size is None else min(MAX_HELD, max(MIN_HELD, MAX_TIMES * size))
         draw = random.Random(f"limit:{self.seed}")
         ranks: Iterator[float] = iter(draw.random, None)  # pyright: ignore[reportAssignmentType]
         held = _Held(self, room, location)
@@ -112,7 +112,7 @@ class RowDraw:
     def _count_of(self, there: int) -> int:
         if self.count is not None:
             return self.count
-        return self.spare if self.spare is not None and there > MOST_ROWS else there
+        return self.spare if self.spare is not None and there > MAX_ROWS else there
 
 
 class _Held:
@@ -122,7 +122,7 @@ class _Held:
     def __init__(self, draw: RowDraw, room: int, location: str):
         self._draw, self._room, self._location = draw, room, location
         self.wanted = draw.count if draw.count is not None else draw.spare
-        self._most = MOST_ROWS if draw.count is None else 2 * draw.count
+        self._most = MAX_ROWS if draw.count is None else 2 * draw.count
         self._rows, self._size, self._cut = list[tuple[float, int, Row, int]](), 0, draw.count is not None
         self.highest = 2.0
 
@@ -152,11 +152,11 @@ class _Held:
 
 def _weigh(value: Any, location: str, number: int, field: str = "", depth: int = 0) -> int:
     """Return the bytes of memory of a value. Raises SpecError for a text that is too long, or too deep nesting."""
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         raise SpecError(f"row {number} is nested too deeply", file=location, hint="Write flatter rows.")
     if isinstance(value, str):
-        if len(value) > MOST_TEXT:
-            raise too_large(f"the text in '{field}' of row {number}", MOST_TEXT, location)
+        if len(value) > MAX_TEXT:
+            raise too_large(f"the text in '{field}' of row {number}", MAX_TEXT, location)
         return sys.getsizeof(value)
     if is_dict(value):
         inner = (

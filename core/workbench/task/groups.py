@@ -28,13 +28,13 @@ _IDS = frozenset("hash id ids identifier ref uid uuid".split())
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 #: Fewer groups, or groups that mostly have one row, do not count. Ids, and ambiguous words, need more.
-LEAST_GROUPS, LEAST_ROWS, MOST_ROWS = 3, 1.25, 50
+MIN_GROUPS, MIN_ROWS, MAX_ROWS = 3, 1.25, 50
 SURE_GROUPS, SURE_ROWS = 10, 2.0
 
 #: A row continues another one if it begins with all of its tokens, at least this many.
-LEAST_START = 8
+MIN_START = 8
 #: The most rows that may follow one turn, if a conversation was resumed.
-MOST_FOLLOWERS = 2
+MAX_FOLLOWERS = 2
 
 #: The end of an id that numbers the rows of a group: conv12-turn3, 9f3a7/2. A longer text is no id.
 _NUMBERED = re.compile(r"[\W_]+[A-Za-z]{0,9}[\W_]*\d+$")
@@ -59,7 +59,7 @@ def find_group_field(rows: Sequence[Example], without: Collection[str]) -> str |
         if len(given) < 0.8 * len(rows):
             continue
         count = len({*given})
-        if count < LEAST_GROUPS or not LEAST_ROWS * count <= len(given) <= MOST_ROWS * count:
+        if count < MIN_GROUPS or not MIN_ROWS * count <= len(given) <= MAX_ROWS * count:
             continue
         if _names_groups(name, count):
             found.append((count, name))
@@ -114,13 +114,13 @@ def find_continuations(rows: Sequence[Example], inputs: Sequence[str]) -> list[i
         rolling = 0
         for count, token in enumerate(texts[place], start=1):
             rolling = hash((rolling, token))
-            other = whole.get(rolling) if LEAST_START <= count < len(texts[place]) else None
+            other = whole.get(rolling) if MIN_START <= count < len(texts[place]) else None
             if other is not None and texts[other] == texts[place][:count]:
                 found[place] = other
         whole.setdefault(rolling, place)
     # A turn has one follower. If many rows begin with a row, each in its own way, it is a template.
     followers = Counter(earlier for place, earlier in enumerate(found) if place != earlier)
-    first = [place if followers[earlier] > MOST_FOLLOWERS else earlier for place, earlier in enumerate(found)]
+    first = [place if followers[earlier] > MAX_FOLLOWERS else earlier for place, earlier in enumerate(found)]
     for place in sorted(range(len(rows)), key=lambda place: len(texts[place])):
         first[place] = first[first[place]]
     return first

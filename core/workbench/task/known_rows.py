@@ -18,10 +18,10 @@ from workbench.task.dataset import Example
 from workbench.task.tokens import Words, normalised_inputs, words_of
 
 #: A text of at least this many tokens inside another one is the same row in a template.
-LEAST_HELD = 8
+MIN_HELD = 8
 
 #: Shorter texts that are no input are dropped: labels, names, numbers.
-LEAST_KEPT = 5
+MIN_KEPT = 5
 
 
 def describe_rows(
@@ -38,7 +38,7 @@ def describe_rows(
     found = list[tuple[str, dict[str, Any]]]()
     for row in rows:
         texts = {name: " ".join(w for words in words_of(row, name) for w in words) for name in {*inputs, *row.fields}}
-        kept = {n: t for n, t in texts.items() if n in inputs or t.count(" ") >= LEAST_KEPT - 1}
+        kept = {n: t for n, t in texts.items() if n in inputs or t.count(" ") >= MIN_KEPT - 1}
         parts = {
             "telling": {name: texts[name] for name in telling if texts.get(name)},
             "others": {name: kept[name] for name in sorted(kept.keys() - {*telling}) if kept[name]},
@@ -74,7 +74,7 @@ def match_rows(
 def _hold(a: Words, b: Words) -> bool:
     """Return True if one text is inside the other, like a row in a template."""
     short, long = sorted((a, b), key=len)
-    return len(short) >= LEAST_HELD and f" {' '.join(short)} " in f" {' '.join(long)} "
+    return len(short) >= MIN_HELD and f" {' '.join(short)} " in f" {' '.join(long)} "
 
 
 def _match(

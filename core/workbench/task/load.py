@@ -30,7 +30,7 @@ from workbench.task.workflow_file import load_workflow
 from workbench.workflow import Workflow, forget_nodes
 
 #: A split of fewer rows may have a single label by chance.
-LEAST_ROWS = 10
+MIN_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
     warnings = [f"{same}: {list_handles(shared)}"] if shared else []
     for name, part in (("train", dataset.train), ("val", dataset.val), ("test", dataset.test.open())):
         for field in dict.fromkeys(needed):
-            if lacking := [row for row in part if field not in row]:
-                many = f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}'"
-                warnings.append(f"{many}: {list_handles(lacking)}")
+            if missing := [row for row in part if field not in row]:
+                many = f"{len(missing)} of the {len(part)} {name} rows have no field '{field}'"
+                warnings.append(f"{many}: {list_handles(missing)}")
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
@@ -251,7 +251,7 @@ def _one_label(dataset: Dataset, label: str | None) -> Iterator[str]:
     """Warn of splits in which all rows have one label: a constant answer is always right, so a gain shows nothing."""
     for name, part in (("val", dataset.val), ("test", dataset.test.open())):
         values = {repr(row[label]) for row in part if label in row} if label is not None else ()
-        if len(values) == 1 and len(part) >= LEAST_ROWS:
+        if len(values) == 1 and len(part) >= MIN_ROWS:
             yield (
                 f"all {len(part)} {name} rows have the {label} {min(values):.60}: a workflow that always says so is "
                 "right, and a gain shows nothing else. Add rows with other labels"

@@ -33,8 +33,8 @@ class CallRecord:
     response_format: Mapping[str, Any] | None = None
     number: int = 0  # among the calls of its span, from 1, in order of start; failed ones count, too
     max_tokens: int = 0
-    most_usd: float | None = None
-    most_seconds: float = 0.0
+    max_usd: float | None = None
+    max_seconds: float = 0.0
     at: int = field(default=0, compare=False)  # its position in the trace (`Trace.tick`)
     began: float = field(default=0.0, compare=False)  # in this process, in seconds since 1970; a replay takes no time
 

@@ -167,11 +167,11 @@ def diagnose_without_model(logs: Sequence[Log], judging: Judging) -> list[Diagno
     async def refuse(messages: Messages, vote: int) -> Answer:
         raise AssertionError("a baseline asked a model")
 
-    async def course() -> list[Diagnosis]:
+    async def main() -> list[Diagnosis]:
         judge = Judge(refuse, judging, logs)
         return [await METHODS[judging.method](log, judge) for log in logs]
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def score_baselines(logs: Sequence[Log]) -> dict[str, dict[str, float]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: Agents in the printed totals.
-MOST_AGENTS = 10
+MAX_AGENTS = 10
 
 
 #: Methods that need a run of workbench, and their own flags.
@@ -307,7 +307,7 @@ def _model_words(found: Attribution) -> str:
 
 
 def _print_sums(found: Attribution) -> None:
-    for agent, count, share in found.agents()[:MOST_AGENTS]:
+    for agent, count, share in found.agents()[:MAX_AGENTS]:
         say(one_line(f"{agent}: decided {count} of {len(found.logs)} failures ({share:.0%} of those diagnosed)"))
     if nothing := [d for d in found.found if d.agent is None]:
         kinds = sorted({d.failure or "" for d in nothing})

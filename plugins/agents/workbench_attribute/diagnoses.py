@@ -13,7 +13,7 @@ from typing import Any
 from workbench.base.text import align, one_line
 
 #: Nodes in the printed totals, and maximum characters of a cell.
-MOST_NODES, WIDTH = 10, 40
+MAX_NODES, WIDTH = 10, 40
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class AttributionReport:
         of = f" of run {', '.join(self.examined)}" if self.examined else ""
         rows = [(*row.cells(), one_line((row.failure or row.evidence)[:300])) for row in self.rows]
         out = [one_line(f"method: {self.method}{of}, run {self.run}"), *align([_HEAD, *rows])]
-        decided = [*self.by_node.items()][:MOST_NODES]
+        decided = [*self.by_node.items()][:MAX_NODES]
         out += [one_line(f"{node}: decided {count} of {len(self.rows)} failures") for node, count in decided]
         if (rate := self.repair_rate) is not None:
             out.append(f"Repair rate: {rate:.0%} of the rows pass when the step that is named is repaired alone")

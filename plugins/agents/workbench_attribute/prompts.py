@@ -124,8 +124,8 @@ def _convert(name: str, values: Sequence[object], text: str) -> tuple[Any, bool]
 def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int, str]:
     """Read (agent, step, reason) from an answer. Raises Unreadable: both need a line, and must be among those shown."""
     fields = _fields(text, "agent", "step")
-    if lacking := [name for name in ("agent", "step") if name not in fields]:
-        raise Unreadable(FailureKind.UNPARSED, f"the answer names no {lacking[0]}: {text[:200]!r}")
+    if missing := [name for name in ("agent", "step") if name not in fields]:
+        raise Unreadable(FailureKind.UNPARSED, f"the answer names no {missing[0]}: {text[:200]!r}")
     agent, _ = _convert("agent", log.agents, fields["agent"])
     step, _ = _convert("step", numbers, fields["step"])
     return agent, step, fields["reason"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEALED_ROWS = "These rows are sealed: changes based on reading them cannot be proved on them."
 
 #: Maximum suspects and nodes to print.
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool:
@@ -86,7 +86,7 @@ def rank_run(run: str, split: str | None, passing: float, formula: str, db: str,
     order = list(dict.fromkeys(str(span["node"]) for row in rows for span in row["spans"]))
     nodes, elements = rank_nodes(passed, failed, formula, order), rank_elements(passed, failed, formula)
     if as_json:
-        shown = [_suspect(s) for s in elements[:MOST_SHOWN]]
+        shown = [_suspect(s) for s in elements[:MAX_SHOWN]]
         counts = {"failed": len(failed), "passed": len(passed)}
         echo_json({"method": "spectrum", **counts, "nodes": [_suspect(s) for s in nodes], "elements": shown})
     else:
@@ -103,7 +103,7 @@ def _print_ranking(nodes: Sequence[Suspect], failed: int, passed: int, split: st
     say(f"method: spectrum ({formula}) of {failed} failed and {passed} passed rows of {split}, no model asked")
     width = min(40, max(4, *(len(s.node) for s in nodes)))
     say(f"{'node':<{width}}  suspicious  failed  passed  most by", bold=True)
-    for s in nodes[:MOST_SHOWN]:
+    for s in nodes[:MAX_SHOWN]:
         counts = f"{s.counts.failed_with:>6}  {s.counts.passed_with:>6}"
         say(f"{_short(s.node):<{width}}  {s.suspiciousness:>10.3f}  {counts}  {one_line(str(s.element)[:80])}")
     equal = [_short(s.node) for s in nodes if s.suspiciousness == nodes[0].suspiciousness > 0]

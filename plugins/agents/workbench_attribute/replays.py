@@ -42,7 +42,7 @@ WORKING, DONE = "replaying", "replayed"
 ENDED = "budget: it ran out"
 
 #: Maximum passing runs of the same row whose answers are tried.
-MOST_SIBLINGS = 3
+MAX_SIBLINGS = 3
 
 How = Literal["lm", "fresh", "sibling", "label"]
 
@@ -318,10 +318,10 @@ class _Course:
             found = await search(steps, run, lambda step: repairs.get(step.index, ()))
         except _UnansweredError as error:
             return self._row(failed, None, len(all_steps), str(error))
-        lacking = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
-        if lacking:
+        missing = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
+        if missing:
             found.confidence /= 2
-            found.evidence += f"; {len(lacking)} steps{' before it' if found.step else ''} have no repair of this kind"
+            found.evidence += f"; {len(missing)} steps{' before it' if found.step else ''} have no repair of this kind"
         return self._row(failed, found, len(all_steps))
 
     async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
@@ -337,7 +337,7 @@ class _Course:
     async def _siblings(self, failed: _Failed) -> list[list[TraceStep]]:
         """Return the steps of passing runs of the row. Each run is repeated from the journal."""
         found: list[list[TraceStep]] = []
-        for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
+        for stored in self.passing.get(failed.example.id, ())[:MAX_SIBLINGS]:
             workflow = _workflow(self.run.store, self.row, self.task, stored["candidate"])
             passed = await self._run(workflow, _Failed(failed.example, stored["replica"], 1.0), {})
             if passed.trace is not None and self._passes(passed):

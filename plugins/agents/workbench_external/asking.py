@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 #: Default temperature of the APIs.
 _USUAL_TEMPERATURE = 1.0
 #: Minimum timeout of a call in seconds, unless the model sets one: an agent has a deadline of its own.
-LEAST_SECONDS = 600.0
+MIN_SECONDS = 600.0
 #: A path that ends in a model's name and a method (ai.google.dev/api/all-methods).
 _OF_GOOGLE = re.compile(r"/?models/[^/:]+:[a-z][A-Za-z]+(?:\?|\Z)")
 #: The most model names for which settings and calls are kept.
-_MOST_MODELS = 256
+_MAX_MODELS = 256
 #: Counts the names that are no longer kept.
 OTHERS = "(others)"
 #: In `models`: the model that the agent names, prefixed with our provider if it names none.
@@ -106,7 +106,7 @@ class Models:
         """Return the model for a request. named: by the agent. patched: by a slot. Raises SpecError if unknown."""
         key = named, repr(patched)
         if (found := self._made.get(key)) is None:
-            if len(self._made) >= _MOST_MODELS:
+            if len(self._made) >= _MAX_MODELS:
                 self._made.clear()
             found = self._made[key] = self._change(choose_model(self.config, named, patched, self.usual))
         return found
@@ -155,7 +155,7 @@ def choose_model(config: ExternalConfig, named: str, patched: Any, usual: LMSpec
     spec = lm_spec(chosen) if chosen else usual
     if "timeout" in spec.model_fields_set:
         return spec
-    return spec.model_copy(update={"timeout": max(LEAST_SECONDS, spec.timeout)})
+    return spec.model_copy(update={"timeout": max(MIN_SECONDS, spec.timeout)})
 
 
 def _as_named(config: ExternalConfig, named: str, usual: LMSpec) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _api_of(path: str, headers: Mapping[str, str]) -> str:
 
 class Named:
     """The models that agents named: the calls and the cost of each, and the models that answered. Beyond
-    `_MOST_MODELS`, the names that were not used for the longest time are counted together."""
+    `_MAX_MODELS`, the names that were not used for the longest time are counted together."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, dict[str, Any]] = {}
@@ -240,7 +240,7 @@ class Named:
     def _add(self, name: str, calls: int, usd: float, by: str) -> None:
         found = self.by_name.pop(name, None) or {"calls": 0, "usd": 0.0}
         self.by_name[name] = {"calls": found["calls"] + calls, "usd": found["usd"] + usd, "by": by}
-        if len(self.by_name) > _MOST_MODELS:
+        if len(self.by_name) > _MAX_MODELS:
             oldest = next(one for one in self.by_name if one != OTHERS)
             gone = self.by_name.pop(oldest)
             self._add(OTHERS, gone["calls"], gone["usd"], gone["by"])

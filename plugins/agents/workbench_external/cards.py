@@ -15,7 +15,7 @@ from workbench.spec import describe_host
 #: Path of a card below an address that does not name the card itself (specification, 8.2).
 WELL_KNOWN = "/.well-known/agent-card.json"
 #: Maximum characters of a description and of a skill, and maximum skills: a stranger's text goes into prompts.
-_LONGEST, _LONGEST_SKILL, _MOST_SKILLS = 1000, 300, 20
+_LONGEST, _LONGEST_SKILL, _MAX_SKILLS = 1000, 300, 20
 _JSONRPC = "JSONRPC"
 
 
@@ -55,7 +55,7 @@ def read_card(found: Any, address: str) -> Card:
     if not wanted:
         raise NodeError("start", f"the agent '{name}' does not speak A2A 0.3 or 1.0 over JSON-RPC, by its card")
     url, _, version = wanted[0]
-    skills = [_skill(one) for one in list_of(found.get("skills")) if is_dict(one)][:_MOST_SKILLS]
+    skills = [_skill(one) for one in list_of(found.get("skills")) if is_dict(one)][:_MAX_SKILLS]
     description = _line(found.get("description"), _LONGEST)
     return Card(name, description, [one for one in skills if one], _at_home(url, address, name), version)
 

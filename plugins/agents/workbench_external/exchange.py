@@ -16,7 +16,7 @@ from workbench.spec import PREFIX, parse_address
 from workbench.workflow import Signature
 from workbench_external.config import ExternalConfig
 from workbench_external.home import home_variables
-from workbench_external.process import MOST_OUTPUT
+from workbench_external.process import MAX_OUTPUT
 from workbench_kit.answers import as_text, convert, find_object, read_values
 
 #: Variables that an agent inherits. Those of a home are inherited only if it keeps its state. All others, keys among
@@ -211,7 +211,7 @@ def _text_of_file(folder: Path, name: str) -> str:
     if not path.is_file() or not path.is_relative_to(folder.resolve()):
         raise NodeError("empty", f"the agent left no file {name}")
     with path.open("rb") as file:
-        return file.read(MOST_OUTPUT).decode("utf-8-sig", "replace")
+        return file.read(MAX_OUTPUT).decode("utf-8-sig", "replace")
 
 
 def json_of(text: str, names: Sequence[str] = ()) -> Any:

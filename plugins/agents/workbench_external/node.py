@@ -50,7 +50,7 @@ from workbench_external.sources.folder import Sources
 from workbench_external.started import PORT, Turns, check_service, key_of, start_service
 
 #: Maximum model calls in a row if the file sets no `calls`.
-MOST_CALLS = 16
+MAX_CALLS = 16
 #: Maximum concurrent programs, and our own services, if the file sets no `processes`.
 PROGRAMS, SERVICES = 16, 4
 #: Failures of a row that are the agent's own.
@@ -123,7 +123,7 @@ class External(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        return 0 if self.config.is_stranger else self.config.calls or MOST_CALLS
+        return 0 if self.config.is_stranger else self.config.calls or MAX_CALLS
 
     @property
     def tools(self) -> Collection[str]:
@@ -187,7 +187,7 @@ class External(SignatureNode):
         ended = [spans for spans in runs if spans and all(span.error is None for span in spans)]
         if self.config.calls is None and ended:
             most = max(sum(len(span.calls) for span in spans) for spans in ended)
-            found["calls"] = min(MOST_CALLS, max(2 * most, most + 2)) if most <= MOST_CALLS // 2 else MOST_CALLS
+            found["calls"] = min(MAX_CALLS, max(2 * most, most + 2)) if most <= MAX_CALLS // 2 else MAX_CALLS
         return found
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ def observe_file(
     """Return (the workflow with its slots, the runs, their cost). Calls are recorded, so that a search with `cache:
     true` need not pay for them. Raises SpecError and BudgetSpent."""
 
-    async def course(store: Store) -> tuple[Workflow, Sequence[ExampleRun], str]:
+    async def main(store: Store) -> tuple[Workflow, Sequence[ExampleRun], str]:
         name = new_run_name()
         run_id = add_started_run(store, name, "slots", file, task, {"sets": [], "out": None})
         async with Run(store, run_id, name, task.spec, pool=pool, data_files=task.data_files) as run:
@@ -39,7 +39,7 @@ def observe_file(
             return workflow, runs, f"{run.ledger.paid.calls} calls, ${run.ledger.paid.usd:.4f}"
 
     with Store(database) as store:
-        return run_in_loop(course(store))
+        return run_in_loop(main(store))
 
 
 def describe_calls(runs: Sequence[ExampleRun]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import IO
 from workbench_kit.acting import check_program, dying_with_us
 
 #: Maximum bytes of output; a program that prints more is ended.
-MOST_OUTPUT = 16 << 20
+MAX_OUTPUT = 16 << 20
 #: Bytes of stderr to keep, from its beginning and from its end.
 _ENDS = 4000
 #: The variable that marks the processes of a row.
@@ -72,7 +72,7 @@ async def run_program(
         async with running(command, cwd=cwd, env=env, stdin=given, stdout=out, stderr=err) as process:
             ended = await _watch(process, (out, err), lambda: begun + timeout + waited(), over)
         code = process.returncode if ended == "" else None
-        return Finished(code, _head(out, MOST_OUTPUT), read_ends(err), ended)
+        return Finished(code, _head(out, MAX_OUTPUT), read_ends(err), ended)
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def _watch(
             await asyncio.wait({itself, ended}, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 return "over"
-            if any(os.fstat(file.fileno()).st_size > MOST_OUTPUT for file in printed):
+            if any(os.fstat(file.fileno()).st_size > MAX_OUTPUT for file in printed):
                 return "output"
             if itself.done():
                 return ""

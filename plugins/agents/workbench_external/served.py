@@ -25,7 +25,7 @@ from workbench_kit.wire import Forwarded
 #: Maximum concurrent requests to a model whose settings set none: more than a gateway accepts.
 UNLIMITED = 4096
 #: Number of recent texts without a slot that are not logged again.
-MOST_TOLD = 1024
+MAX_TOLD = 1024
 #: Seconds for requests in flight to end after SIGTERM.
 DRAIN_SECONDS = 30.0
 
@@ -47,7 +47,7 @@ class ServedSession:
         self.node, self.runtime = node, runtime
         self.usual, self._missed, self._refused = serving(task_lm(spec.lm, workflow)), missed, refused
         self._models = Models(node.config, self.usual, serving)
-        self._told = Latest(MOST_TOLD)
+        self._told = Latest(MAX_TOLD)
         self.named, self.refusals = Named(), Refusals()
         self.policy, self.functions = spec.policy, OfferedFunctions(node.config.functions, self._call_function)
 

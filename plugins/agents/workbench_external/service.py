@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from workbench.errors import FailureKind, NodeError
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import GatewaySession
-from workbench_external.process import MOST_OUTPUT
+from workbench_external.process import MAX_OUTPUT
 from workbench_kit.wire import kind_of_answer
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ async def request(url: str, body: str | None, headers: Mapping[str, str]) -> byt
         read = bytearray()
         async for part in answer.content.iter_any():
             read += part
-            if len(read) > MOST_OUTPUT:
+            if len(read) > MAX_OUTPUT:
                 raise NodeError("output", "the service answered with too much")
         if not 200 <= answer.status < 300:
             told = " ".join(read.decode("utf-8", "replace").split())[:200]

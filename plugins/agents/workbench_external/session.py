@@ -37,7 +37,7 @@ _FREE = re.compile(
     r"/(moderations|responses/input_tokens|messages/count_tokens|(conversations|files|uploads|vector_stores)(/.*)?)"
 )
 #: Failures allowed per call of a row: more than clients and their fallbacks retry.
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 
 
 class RowSession:
@@ -193,7 +193,7 @@ class RowSession:
     def _count_failure(self) -> None:
         """Count a failure that is reported to the agent. Ends the row of an agent that never stops retrying."""
         self.failed += 1
-        if self.failed > MOST_FAILURES * self.max_calls:
+        if self.failed > MAX_FAILURES * self.max_calls:
             self._end(NodeError("steps", f"{self.failed} requests of the agent failed, with calls: {self.max_calls}"))
 
     def _check_open(self) -> None:

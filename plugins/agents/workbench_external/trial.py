@@ -32,7 +32,7 @@ from workbench_external.verdict import Sent, Verdict, holds, judge
 from workbench_external.workspace import copy_folder
 
 #: Maximum tools called in a conversation, and maximum requests of a row.
-_TOOLS, _MOST = 6, 24
+_TOOLS, _MAX = 6, 24
 _CALL = "call_of_trial_"
 
 

@@ -11,7 +11,7 @@ from workbench_kit.acting import ENV
 from workbench_worlds.actions import ActionSettings
 
 #: Each step has a replica of its own (`workbench.runtime.Draw`).
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 
 
 class PlayConfig(NodeConfig):
@@ -28,8 +28,8 @@ class PlayConfig(NodeConfig):
     players: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="the nodes of several players, by the names that the world has for them"
     )
-    max_steps: int = Field(20, ge=1, le=MOST_STEPS, description="actions of all players together")
-    history: int = Field(4, ge=0, le=MOST_STEPS, description="earlier turns that a player sees")
+    max_steps: int = Field(20, ge=1, le=MAX_STEPS, description="actions of all players together")
+    history: int = Field(4, ge=0, le=MAX_STEPS, description="earlier turns that a player sees")
     chars: int = Field(4000, ge=20, description="characters of an observation that a player sees")
     observations: Literal["full", "diff"] = Field(
         "full", description="diff: after a player's first one, only the lines that changed"

@@ -32,7 +32,7 @@ from workbench_dspy_seam.clients import (
 from workbench_kit.lms.bounded_http import BodyError, RedirectError, body_error, bounded_bodies
 from workbench_kit.lms.prices import ModelPrice, find_rates
 from workbench_kit.wire import (
-    MOST_FORMS,
+    MAX_FORMS,
     ChunkReader,
     Form,
     Rates,
@@ -110,8 +110,8 @@ class DSPyLM:
             return
         names = _lacking_by_litellm(self.model) if self._native is None else key_variables(self._native)
         if names and not any(os.environ.get(name, "").strip() for name in names):
-            lacking = " or ".join(names)
-            raise LMError("auth", f"{self.model} needs an API key: set the variable {lacking}")
+            missing = " or ".join(names)
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {missing}")
 
     async def complete(self, request: Request) -> Response:
         """Send the request through DSPy: once, and again without a setting that the server refuses. Raises LMError."""
@@ -119,7 +119,7 @@ class DSPyLM:
         form, stream = self._form, None
         if request.pieces is not None and request.pieces.wanted:
             stream = _Stream(ChunkReader(request), redactor(self._sent_key(), self._headers))
-        for left in reversed(range(MOST_FORMS)):
+        for left in reversed(range(MAX_FORMS)):
             body = make_body(self.model, request, self._extra, form)
             try:
                 canonical = to_request(body)
@@ -213,7 +213,7 @@ class DSPyLM:
         """Return the cost by the settings' price, else 0.0 on loopback, else by a table of hosted models, else None."""
         return self._price.usual(prompt_tokens, completion_tokens)
 
-    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+    def max_usd(self, request: Request, prompt_tokens: int) -> float | None:
         """Return the US dollars of a request in the worst case; None if unknown."""
         return self._price.most(request, prompt_tokens)
 

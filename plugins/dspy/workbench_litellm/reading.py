@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import FailureKind, LMError
-from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_tokens
+from workbench.lm import MAX_TOKENS, Request, Response, cut_at_stops, estimate_tokens
 from workbench_dspy_seam.clients import errors, lm15, message_from_json, message_to_json
 from workbench_kit.answers import load_loose
 from workbench_kit.wire import (
@@ -79,7 +79,7 @@ def read_answer(
     word = next((end for end in ends if isinstance(end, str)), answer.finish_reason)
     finish = "refusal" if refusal else read_finish(word, text, bool(calls))
     spoken = text + "".join(str(call["arguments"]) for call in calls)
-    usage = read_usage(_usage(answer.usage, body), bool(spoken.strip()), MOST_TOKENS)
+    usage = read_usage(_usage(answer.usage, body), bool(spoken.strip()), MAX_TOKENS)
     logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
     prompt = estimate_tokens(request.messages) if usage.prompt is None else usage.prompt
     completion = estimate_answer(spoken) if usage.completion is None else usage.completion

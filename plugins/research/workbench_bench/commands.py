@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from workbench.cli import echo_json, say
-from workbench_bench.sizes import DEFAULT, LEAST_BUDGET, PROOF, ROWS
+from workbench_bench.sizes import DEFAULT, MIN_BUDGET, PROOF, ROWS
 
 #: The reference for every optimizer, with the same calls and seeds.
 REFERENCE = "random"
@@ -134,9 +134,9 @@ def bench_command(
     for budget in budgets:
         if not budget.isdigit():
             raise SpecError(f"'{budget}' is not a number of calls", hint="Write e.g. --budget-calls 200,400.")
-        if int(budget) < LEAST_BUDGET:
+        if int(budget) < MIN_BUDGET:
             raise SpecError(
-                f"a budget of {budget} calls is too small: proof and baseline alone take {LEAST_BUDGET} calls",
+                f"a budget of {budget} calls is too small: proof and baseline alone take {MIN_BUDGET} calls",
                 hint="Write e.g. --budget-calls 200,400.",
             )
     if plot is not None:

@@ -215,7 +215,7 @@ def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[st
     from workbench.store import Store, add_run
     from workbench.task import Example
 
-    async def course(store: Store, run_id: int) -> list[bool]:
+    async def main(store: Store, run_id: int) -> list[bool]:
         right = list[bool]()
         async with Run(store, run_id, "m", lm_spec("openai/simulated"), pool=SimulatedPool(world)) as run:
             program = Program(workflow, run.runtime)
@@ -230,7 +230,7 @@ def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[st
         store = Store(Path(folder) / "measured.db")
         run_id = add_run(store, run="m", name="measured", status="running", spec="", options="")
         try:
-            return statistics.mean(asyncio.run(course(store, run_id)))
+            return statistics.mean(asyncio.run(main(store, run_id)))
         finally:
             store.close()
 

@@ -4,6 +4,6 @@ ROWS = {"train": 48, "val": 40, "test": 60}
 #: Calls of baseline and winner on test.
 PROOF = 2 * ROWS["test"]
 #: The proof, and the baseline on val.
-LEAST_BUDGET = PROOF + ROWS["val"]
+MIN_BUDGET = PROOF + ROWS["val"]
 #: In place of an optimizer: the file names none, and what it has decides.
 DEFAULT = "default"

@@ -195,9 +195,9 @@ def _model_of(read: Comments, db: str) -> LMSpec:
 
 
 def _print_plan(read: Comments, settings: Induction, as_json: bool) -> None:
-    from workbench_feedback.induce import most_calls
+    from workbench_feedback.induce import max_calls
 
-    plan = {"comments": len(read.comments), "traces": len(read.traces), "calls": most_calls(read, settings)}
+    plan = {"comments": len(read.comments), "traces": len(read.traces), "calls": max_calls(read, settings)}
     if as_json:
         echo_json(plan)
     else:

@@ -123,8 +123,8 @@ def induce(
         "induce", "induction", WORKING, DONE, settings.model_dump(mode="json"), comments.as_dict(), settings.seed
     )
     with open_run(database, command, lm, budget, pool or LMPool()) as run:
-        course = _Course(comments, settings, run, on_progress)
-        found = run.go(course.go())
+        induction = _Induction(comments, settings, run, on_progress)
+        found = run.go(induction.go())
         if found.stopped is None:
             run.end(DONE)
         return found
@@ -149,7 +149,7 @@ def hold_out(traces: Iterable[int], share: float, seed: int) -> frozenset[int]:
     return frozenset(order[: min(len(order) - 1, max(1, round(share * len(order))))])
 
 
-def most_calls(comments: Comments, settings: Induction) -> int:
+def max_calls(comments: Comments, settings: Induction) -> int:
     """The most answers that an induction asks for, second attempts included; attempts after errors of a server are
     extra. Raises SpecError if the settings do not fit together."""
     check_numbers(settings)
@@ -167,7 +167,7 @@ def choose(trials: Sequence[Trial]) -> Trial:
 
 
 @dataclass
-class _Course:
+class _Induction:
     comments: Comments
     settings: Induction
     run: AskedRun

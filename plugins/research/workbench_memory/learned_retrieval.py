@@ -17,8 +17,8 @@ from workbench_kit.searching import fit_logistic
 Features = dict[str, float]
 Pair = tuple[Features, float]  # features of (query, entry), and the score of the answer that saw the entry
 
-LEAST_SUPPORT = 6  # least pairs that share a word for the word to have its own weight
-MOST_FEATURES = 200
+MIN_SUPPORT = 6  # least pairs that share a word for the word to have its own weight
+MAX_FEATURES = 200
 
 
 @lru_cache(maxsize=65536)
@@ -48,9 +48,9 @@ def fit_weights(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, flo
 
     A word has a weight only if enough pairs share it; other words count by relevance and overlap.
     """
-    if len(pairs) < 3 * LEAST_SUPPORT or len({y for _, y in pairs}) < 2:
+    if len(pairs) < 3 * MIN_SUPPORT or len({y for _, y in pairs}) < 2:
         return {}
     support = Counter(name for f, _ in pairs for name in f)
-    names = [n for n, c in sorted(support.items(), key=lambda s: (-s[1], s[0])) if c >= LEAST_SUPPORT][:MOST_FEATURES]
+    names = [n for n, c in sorted(support.items(), key=lambda s: (-s[1], s[0])) if c >= MIN_SUPPORT][:MAX_FEATURES]
     weights = fit_logistic([f for f, _ in pairs], [y for _, y in pairs], names, penalty=penalty, bias="bias")
     return {name: round(w, 3) for name, w in weights.items() if abs(w) >= 0.01}

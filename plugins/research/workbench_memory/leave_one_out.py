@@ -17,7 +17,7 @@ from typing import Any
 from workbench.base.hashing import canonical
 from workbench_memory.word_search import split_words
 
-LEAST_GROUP = 3  # entries that must share a word to be judged together
+MIN_GROUP = 3  # entries that must share a word to be judged together
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def group_entries(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[
             shared[word, answer].append(key)
     found = [Group("it", (key,)) for key in texts]
     for (word, answer), keys in shared.items():
-        if LEAST_GROUP <= len(keys) <= max(LEAST_GROUP, len(texts) / 2):
+        if MIN_GROUP <= len(keys) <= max(MIN_GROUP, len(texts) / 2):
             name = f"the {len(keys)} entries with '{word}'{f' and {answer[:60]}' if answer else ''}, for inputs with it"
             found.append(Group(name, tuple(keys), word))
     return found

@@ -16,7 +16,7 @@ from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_kit.searching import WordIndex, best_first, cosines
 from workbench_memory.learned_retrieval import extract_features, score_pair
-from workbench_memory.row_notes import MOST_CALLS, MOST_NOTES, Note, notes_of
+from workbench_memory.row_notes import MAX_CALLS, MAX_NOTES, Note, notes_of
 from workbench_memory.word_search import join_fields, scale_scores, split_words
 
 Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
@@ -111,7 +111,7 @@ class Recall(NodeKind):
     def max_calls(self) -> int:
         """A request for the input's vector, and the requests for those of the store, in parts."""
         if self.config.from_ is not None:
-            return MOST_CALLS if self.config.policy == "embedding" else 0
+            return MAX_CALLS if self.config.policy == "embedding" else 0
         return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property
@@ -158,10 +158,8 @@ class Recall(NodeKind):
             return [notes[number] for number in best_first(WordIndex(texts).scores(query), c.k)]
         if not notes or not query.strip():
             return []
-        if len(notes) > MOST_NOTES:
-            raise NodeError(
-                "steps", f"'{c.from_}' has {len(notes)} notes, and vectors are made of {MOST_NOTES} at most"
-            )
+        if len(notes) > MAX_NOTES:
+            raise NodeError("steps", f"'{c.from_}' has {len(notes)} notes, and vectors are made of {MAX_NOTES} at most")
         lm = lm_spec(c.embedder)
         near = cosines(await ctx.embed(texts, lm), (await ctx.embed([query], lm))[0])
         return [notes[number] for number in best_first(dict(enumerate(near)), c.k)]

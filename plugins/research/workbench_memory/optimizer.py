@@ -33,7 +33,7 @@ Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
 #: Stores evaluated in a trial, and kept between trials.
 POPULATION = 4
 #: Inputs of val that must have seen entries before these are judged.
-LEAST = 4
+MIN = 4
 #: Most causal statements.
 INSIGHTS = 8
 #: Corrected p-value below which entries that do harm on val are quarantined and statements weakened.
@@ -195,7 +195,7 @@ class _Search:
         """Rewrite the insights (CLIN). Statements that val contradicts are weakened, then dropped."""
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
-        against = [bank.entries[key]["text"] for key in bank.contradicted(LEAST, QUARANTINE)]
+        against = [bank.entries[key]["text"] for key in bank.contradicted(MIN, QUARANTINE)]
         for statement in against:
             bank.doubts.contradict(statement)
         text = await self._ask(lessons.insights_messages(trial, earlier, INSIGHTS, CHARS, against))
@@ -241,7 +241,7 @@ class _Search:
         """Quarantine harmful entries. Returns whether there were any."""
         before = sum(len(bank.quarantine) for bank in self.banks)
         for bank in self.banks:
-            bank.isolate(LEAST, QUARANTINE)
+            bank.isolate(MIN, QUARANTINE)
         return sum(len(bank.quarantine) for bank in self.banks) > before
 
     def _policies(self, bank: Bank) -> list[str]:

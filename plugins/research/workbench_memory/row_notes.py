@@ -19,8 +19,8 @@ from workbench.workflow import NodeConfig, NodeKind, parse_signature
 from workbench_kit.prompting import plain_adapter as plain
 
 #: The most notes of a row that are searched by vectors; the budget counts their requests.
-MOST_NOTES = 640
-MOST_CALLS = 1 + MOST_NOTES // BATCH
+MAX_NOTES = 640
+MAX_CALLS = 1 + MAX_NOTES // BATCH
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ Features = dict[int, float]
 
 _WORD = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 #: Words counted at each end of a text: a decision has to take less than a millisecond.
-MOST_WORDS = 128
+MAX_WORDS = 128
 #: Characters that are read at each end.
-MOST_CHARACTERS = 4000
+MAX_CHARACTERS = 4000
 #: Numbers that describe the shape of a text.
 SHAPE = 9
 _GRID = 2.0**14
@@ -64,10 +64,10 @@ class FeatureSpace:
 
 def split_words(text: str) -> list[str]:
     """The words, numbers and signs at both ends of a text, in lower case."""
-    if len(text) > 2 * MOST_CHARACTERS:
-        text = f"{text[:MOST_CHARACTERS]} {text[-MOST_CHARACTERS:]}"
+    if len(text) > 2 * MAX_CHARACTERS:
+        text = f"{text[:MAX_CHARACTERS]} {text[-MAX_CHARACTERS:]}"
     words = _WORD.findall(text.lower())
-    return words if len(words) <= 2 * MOST_WORDS else words[:MOST_WORDS] + words[-MOST_WORDS:]
+    return words if len(words) <= 2 * MAX_WORDS else words[:MAX_WORDS] + words[-MAX_WORDS:]
 
 
 def _shape(text: str, words: Sequence[str]) -> list[float]:

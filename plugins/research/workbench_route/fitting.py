@@ -26,12 +26,12 @@ FOLDS = 5
 #: Digits of a learned number: their errors sum up to less than 1e-9 in a prediction.
 DIGITS = 11
 #: Rows below which there is nothing to learn from.
-LEAST_ROWS = 10
+MIN_ROWS = 10
 #: Inverse strengths of the linear model's penalty. The loose one is for few rows.
 STRENGTHS = {"strict": 0.003, "linear": 0.01, "loose": 1.0}
 FEW_ROWS = 300
 #: Rows from which a calibration is fitted: with fewer it is noise.
-LEAST_CALIBRATED = 50
+MIN_CALIBRATED = 50
 
 
 def check_library() -> None:
@@ -100,7 +100,7 @@ def _fit_together(
     known = list(groups) if groups is not None else list(range(len(rows)))
     found = {name: (fit_constant(labels), [_smoothed_mean(labels)] * len(rows)) for name, labels in wanted.items()}
     varied = {name: labels for name, labels in wanted.items() if max(labels) - min(labels) >= 1e-9}
-    if len(set(known)) < LEAST_ROWS or not varied:
+    if len(set(known)) < MIN_ROWS or not varied:
         return found
     # Sums in another order are other numbers, and a replay has to see the same. Else a third of the time would go into
     # looks at the same settings and rows for each of hundreds of trees.
@@ -131,7 +131,7 @@ def _fit_varied(
         return constant
     found = {n: [math.fsum(p) / len(p) for p in zip(*(unseen[n][k] for k in kinds), strict=True)] for n in wanted}
     fitted: Sigmoid | None = Sigmoid()
-    if len(set(groups)) >= LEAST_CALIBRATED:
+    if len(set(groups)) >= MIN_CALIBRATED:
         fitted = _calibrate([p for part in found.values() for p in part], every)
     if fitted is None:
         return constant

@@ -21,7 +21,7 @@ from workbench.spec import home_folder, lm_spec
 from workbench.task import check_lms
 from workbench_route import report
 from workbench_route.curve import Point, Table, choose_point, cross_table, make_table
-from workbench_route.fitting import LEAST_ROWS, check_library
+from workbench_route.fitting import MIN_ROWS, check_library
 from workbench_route.gather import (
     Collector,
     Site,
@@ -66,7 +66,7 @@ class LearnRoute(Optimizer):
         "auto", description="what is saved; auto: usd where calls have a price, else tokens"
     )
     rows: int = Field(
-        1000, ge=LEAST_ROWS, le=100_000, description="maximum number of train rows; every candidate runs on each"
+        1000, ge=MIN_ROWS, le=100_000, description="maximum number of train rows; every candidate runs on each"
     )
     learn_from: Literal["train", "train and val"] = Field(
         "train",
@@ -88,7 +88,7 @@ class LearnRoute(Optimizer):
     def reads_search(self) -> bool:
         return False
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         if find_sites(wrap_nodes(workflow, self.lms)):
             return None
         return "a node of the kind `route`, or `lms:` with models to route to"
@@ -99,7 +99,7 @@ class LearnRoute(Optimizer):
             with errors_at("lms", place):
                 check_lms(lm_spec(lm))
 
-    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+    def max_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         start = wrap_nodes(workflow, self.lms)
         sites = find_sites(start)
         # A router without knowledge may take any candidate: so much may the learned ones take.
@@ -153,8 +153,8 @@ class _Learning:
         s, study = self.settings, self.study
         collector = Collector(study, self.workflow, self.sites, site)
         chosen = self._affordable(collector)
-        if len(chosen) < LEAST_ROWS:
-            study.log(f"{site.name}: the budget or train is too small: {len(chosen)} rows, {LEAST_ROWS} needed")
+        if len(chosen) < MIN_ROWS:
+            study.log(f"{site.name}: the budget or train is too small: {len(chosen)} rows, {MIN_ROWS} needed")
             return None
         on_val = await collector.collect(None)
         on_train = await collector.collect(chosen)
@@ -162,7 +162,7 @@ class _Learning:
         candidates = site.node.candidates
         train = complete_rows(collector.rows(on_train, unit), candidates)
         val = complete_rows(collector.rows(on_val, unit), candidates)
-        if len(train) < LEAST_ROWS or not val:
+        if len(train) < MIN_ROWS or not val:
             study.log(
                 f"{site.name}: too few rows were answered by all candidates: {len(train)} of train, {len(val)} of val"
             )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 #: Draws of n samples that are considered for a row at most.
-MOST_DRAWS = 40
+MAX_DRAWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +79,16 @@ def most_frequent(answers: Sequence[str | None]) -> int:
 def draw_scores(row: Row, candidate: Candidate, pick: Pick) -> list[float]:
     """The scores of a candidate over draws of its samples, each without replacement.
 
-    All subsets of n samples in their order; of very many, MOST_DRAWS drawn at random (seeded by the row, so that a
+    All subsets of n samples in their order; of very many, MAX_DRAWS drawn at random (seeded by the row, so that a
     replay sees the same). With fewer samples than n the subset is all of them.
     """
     drawn = row.samples[candidate.model]
     n = min(candidate.samples, len(drawn))
-    if math.comb(len(drawn), n) <= MOST_DRAWS:
+    if math.comb(len(drawn), n) <= MAX_DRAWS:
         subsets: list[tuple[int, ...]] = list(itertools.combinations(range(len(drawn)), n))
     else:
         rng = random.Random(f"draws:{row.id}:{candidate.name}")
-        subsets = [tuple(sorted(rng.sample(range(len(drawn)), n))) for _ in range(MOST_DRAWS)]
+        subsets = [tuple(sorted(rng.sample(range(len(drawn)), n))) for _ in range(MAX_DRAWS)]
     return [drawn[pick(row, candidate.model, subset)].score for subset in subsets]
 
 

@@ -22,7 +22,7 @@ from workbench_kit.searching import frontier_weight
 from workbench_synthesize.settings import Pipeline
 
 #: Weight of a failed row that was never solved, beside 1 for one that is solved half of the time.
-LEAST_WEIGHT = 0.1
+MIN_WEIGHT = 0.1
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _failed(run: str, train: Mapping[str, Example], scores: Mapping[str, Sequenc
         Seed(
             name,
             {key: value for key, value in train[name].fields.items() if key != "id"},
-            LEAST_WEIGHT + (1 - LEAST_WEIGHT) * frontier_weight(sum(given), len(given)),
+            MIN_WEIGHT + (1 - MIN_WEIGHT) * frontier_weight(sum(given), len(given)),
         )
         for name, given in failed.items()
     ]

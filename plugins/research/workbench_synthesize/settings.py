@@ -221,6 +221,6 @@ def check_fields(pipeline: Pipeline, known: Collection[str]) -> None:
 def _require(
     read: Iterable[str], known: Collection[str], who: str, path: tuple[str | int, ...], why: str = "no row has"
 ) -> None:
-    if lacking := [name for name in read if name.partition(".")[0] not in known]:
-        hint = suggest(lacking[0], known) or f"These are there: {', '.join(sorted(known))}."
-        raise SpecError(f"{who} '{lacking[0]}', which {why}", hint=hint, path=path)
+    if missing := [name for name in read if name.partition(".")[0] not in known]:
+        hint = suggest(missing[0], known) or f"These are there: {', '.join(sorted(known))}."
+        raise SpecError(f"{who} '{missing[0]}', which {why}", hint=hint, path=path)

@@ -108,7 +108,7 @@ def synthesize(
         stored = {**named, "seed": pipeline.spec.seed}
         run = Run.found(store, ["synthesizing"], pipeline.spec, stored, pool=pool, reuse=False)
 
-        async def course() -> Found:
+        async def main() -> Found:
             async with run:
                 found = await _Course(pipeline, seeds, run, on_progress).go()
                 if out is not None and found.rows:  # an empty result must not replace an earlier file
@@ -116,7 +116,7 @@ def synthesize(
                 run.record.end(f"synthesized ({found.status})")
                 return found
 
-        return run_in_loop(course())
+        return run_in_loop(main())
 
 
 class _Course:
@@ -236,8 +236,8 @@ class _Course:
             new: Row = {}
             for (names, _), item in zip(lists, items, strict=True):
                 new |= {names: item} if isinstance(names, str) else item if isinstance(item, Mapping) else {}
-            if lacking := [name for name in self.own.exploded if name not in new]:
-                self.found.reject("explode", f"'{lacking[0]}' is missing in {dumps(items)}")
+            if missing := [name for name in self.own.exploded if name not in new]:
+                self.found.reject("explode", f"'{missing[0]}' is missing in {dumps(items)}")
             else:
                 found.append({**whole, **{name: new[name] for name in self.own.exploded}})
         return found

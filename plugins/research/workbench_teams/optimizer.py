@@ -41,7 +41,7 @@ class Team(Optimizer):
     def reads_search(self) -> bool:
         return False
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         return None if _teams(workflow) else "a team (`dylan`, `selforg`, or an `ensemble` of several nodes)"
 
     async def optimize(self, study: Study) -> Workflow:

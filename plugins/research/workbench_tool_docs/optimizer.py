@@ -56,7 +56,7 @@ class ToolDocs(Optimizer):
         if learnable_addresses(study.workflow, "wrappers"):
             await study.open_sandbox()
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         return None if any(self._tools(workflow, place) for place in _places(workflow)) else "an agent with tools"
 
     async def optimize(self, study: Study) -> Workflow:

@@ -37,7 +37,7 @@ class FitValue(Optimizer):
     def reads_search(self) -> bool:
         return False
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         return None if _searches(workflow) else "a node of the kind `tree_search`"
 
     async def optimize(self, study: Study) -> Workflow:

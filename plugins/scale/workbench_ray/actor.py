@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench_ray.in_order import Incoming, Outgoing
-from workbench_workers import WorkerSetup, find_lacking, work
+from workbench_workers import WorkerSetup, find_missing, work
 
 #: Seconds that messages are gathered for one exchange. An exchange costs the driver half a millisecond of CPU.
 WINDOW = 0.005
@@ -29,7 +29,7 @@ class WorkerActor:
     async def begin(self, setup: WorkerSetup, shipped: str | None) -> None:
         """Begin to run rows. The setup comes by this call, whose arguments nothing keeps. shipped: where the folder of
         the workflow file lies in what came with the actor, for a machine that does not have it."""
-        if shipped is not None and find_lacking(setup):
+        if shipped is not None and find_missing(setup):
             setup = replace(setup, base=Path(os.getcwd(), shipped))
         self._working = asyncio.create_task(work(setup, self))
 

@@ -14,4 +14,4 @@ from workbench_workers.executor import (
 )
 from workbench_workers.messages import WorkerLost as WorkerLost
 from workbench_workers.sockets import Sockets as Sockets, join_driver as join_driver
-from workbench_workers.worker import find_lacking as find_lacking, work as work
+from workbench_workers.worker import find_missing as find_missing, work as work

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: So many workers may end under a row among others; then it gets one for itself, since it may be what ends them. So
 #: many may end under it alone before it is given up.
-MOST_DEATHS, MOST_ALONE = 2, 3
+MAX_DEATHS, MAX_ALONE = 2, 3
 #: So many workers may end in one place before they are ready, one after the other, before it stays empty.
-MOST_STARTS = 3
+MAX_STARTS = 3
 
 
 class Crew:
@@ -71,8 +71,8 @@ class Crew:
         if not self._places:
             await self.open()
         lost: list[str] = []
-        while len(lost) < MOST_DEATHS + MOST_ALONE:
-            member = await self._choose(alone=len(lost) >= MOST_DEATHS)
+        while len(lost) < MAX_DEATHS + MAX_ALONE:
+            member = await self._choose(alone=len(lost) >= MAX_DEATHS)
             try:
                 outcome, ended = await member.run(next(self._rows), workflow, example, draw)
             except WorkerLost as error:
@@ -98,7 +98,7 @@ class Crew:
             chosen = min(free, key=lambda member: len(member.rows))
             chosen.held = alone
             return chosen
-        said = "; ".join(dict.fromkeys(self._reasons[-MOST_STARTS:]))
+        said = "; ".join(dict.fromkeys(self._reasons[-MAX_STARTS:]))
         if self._broken is not None:
             raise PluginError(f"the executor {type(self.executor).__name__} is broken: {said}") from self._broken
         if self._refused:
@@ -118,7 +118,7 @@ class Crew:
     async def _fill(self, place: int) -> None:
         """Start a worker, and another whenever it is lost."""
         idle = 0  # workers in a row that were never ready
-        while idle < MOST_STARTS:
+        while idle < MAX_STARTS:
             member: Member | None = None
             try:
                 member = Member(await self.executor.start(place), self._runtime)
@@ -132,7 +132,7 @@ class Crew:
                 break
             except WorkerLost as lost:
                 idle = 0 if member is not None and member.name else idle + 1
-                await self._lose(place, member, str(lost), again=idle < MOST_STARTS)
+                await self._lose(place, member, str(lost), again=idle < MAX_STARTS)
             except Exception as error:  # a bug of the executor
                 self._broken = error
                 await self._lose(place, member, f"{type(error).__name__}: {error}")

@@ -220,7 +220,7 @@ class SocketLine:
 def join_driver(host: str, port: int, number: int, key: bytes) -> None:
     """Join a driver as a worker, and run its rows until it is gone."""
 
-    async def course() -> None:
+    async def main() -> None:
         connection = Client((host, port), authkey=key)
         connection.send(number)
         line = SocketLine(connection)
@@ -230,4 +230,4 @@ def join_driver(host: str, port: int, number: int, key: bytes) -> None:
         finally:
             await line.drain()
 
-    run_in_loop(course())
+    run_in_loop(main())

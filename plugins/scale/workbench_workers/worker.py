@@ -58,8 +58,8 @@ PULSE = 5.0
 async def work(setup: WorkerSetup, line: Line) -> None:
     """Run rows for a driver until it closes the line. What this machine lacks is said by name, and nothing is run."""
     os.environ.update(setup.secrets)
-    if lacking := find_lacking(setup):
-        line.send(Refused(f"{socket.gethostname()}: {lacking}"))
+    if missing := find_missing(setup):
+        line.send(Refused(f"{socket.gethostname()}: {missing}"))
         return
     worker = _Worker(setup, line)
     line.send(Ready(f"{socket.gethostname()} (pid {os.getpid()})", os.getpid()))
@@ -75,7 +75,7 @@ async def work(setup: WorkerSetup, line: Line) -> None:
     line.send(Ended())
 
 
-def find_lacking(setup: WorkerSetup) -> str:
+def find_missing(setup: WorkerSetup) -> str:
     """Find what this machine lacks for a setup; returns a sentence, empty if it lacks nothing."""
     if setup.version != __version__:
         return f"it has workbench {__version__}, and the driver {setup.version}: install the same there"

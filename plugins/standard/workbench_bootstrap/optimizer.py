@@ -15,7 +15,7 @@ from pydantic import Field
 
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.workflow import learnable_addresses
-from workbench_kit.prompting import MOST_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
+from workbench_kit.prompting import MAX_DEMOS, START_DEMOS, DemoSearch, make_searcher, run_for_successes, tell
 
 
 class Bootstrap(Optimizer):
@@ -28,7 +28,7 @@ class Bootstrap(Optimizer):
     max_demos: int | None = Field(
         None,
         ge=1,
-        le=MOST_DEMOS,
+        le=MAX_DEMOS,
         description=f"maximum number of demos; by default {START_DEMOS}, and twice as many each time that the best "
         "candidate shows all of them",
     )
@@ -48,7 +48,7 @@ class Bootstrap(Optimizer):
     def reads_search(self) -> bool:
         return False
 
-    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
         return self.trials * len(val) + self.self_generated * len(train)
 
     async def optimize(self, study: Study) -> Workflow:

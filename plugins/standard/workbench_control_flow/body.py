@@ -17,7 +17,7 @@ from workbench_kit.acting import FieldCondition, child_node
 from workbench_kit.answers import convert
 
 #: Maximum number of runs of a body: each has its own replica (`workbench.runtime.Draw`).
-MOST = 1000
+MAX = 1000
 
 
 class BodyConfig(NodeConfig):

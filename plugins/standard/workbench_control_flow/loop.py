@@ -11,14 +11,14 @@ from pydantic import Field, model_validator
 from workbench.errors import Defect, DefectKind, SpecError, suggest
 from workbench.runtime import Context
 from workbench.workflow import Schedule, Signature, Surroundings
-from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
+from workbench_control_flow.body import MAX, BodyConfig, CarryingBody
 
 
 class LoopConfig(BodyConfig):
     """Settings of a `loop` node."""
 
     rounds: int = Field(
-        5, ge=1, le=MOST, description="most rounds, which the budget counts; a longer list fails the row"
+        5, ge=1, le=MAX, description="most rounds, which the budget counts; a longer list fails the row"
     )
     until: str | None = Field(
         None, description="condition that ends it after a round, e.g. finished, score >= 0.8, verdict == 'right'"

@@ -9,13 +9,15 @@ from pydantic import Field, model_validator
 
 from workbench.base.concurrency import gather_all
 from workbench.runtime import Context
-from workbench_control_flow.body import MOST, Body, BodyConfig
+from workbench_control_flow.body import MAX, Body, BodyConfig
 
 
 class MapConfig(BodyConfig):
     """Settings of a `map` node."""
 
-    most: int = Field(10, ge=1, le=MOST, description="most items, which the budget counts; a longer list fails the row")
+    max_items: int = Field(
+        10, ge=1, le=MAX, description="most items, counted by the budget; a longer list fails the row"
+    )
 
     @model_validator(mode="after")
     def _list(self) -> MapConfig:
@@ -45,10 +47,10 @@ class Map(Body):
 
     @property
     def max_calls(self) -> int:
-        return self.calls_of(self.config.most)
+        return self.calls_of(self.config.max_items)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        items = self.items(inputs, self.config.most)
+        items = self.items(inputs, self.config.max_items)
         runs = await gather_all(self.run_once({**inputs, **item}, ctx, n) for n, item in enumerate(items))
         ctx.note(items=len(items))
         return {field: [run.get(of) for run in runs] for field, of in self._lists.items()}

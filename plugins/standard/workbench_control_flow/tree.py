@@ -20,7 +20,7 @@ from workbench.errors import Defect, FailureKind, NodeError
 from workbench.runtime import Context
 from workbench.workflow import NodeKind, Surroundings
 from workbench_control_flow.answered import gather_answered
-from workbench_control_flow.body import MOST, BodyConfig, CarryingBody
+from workbench_control_flow.body import MAX, BodyConfig, CarryingBody
 from workbench_kit.acting import child_node
 from workbench_kit.answers import read_number
 from workbench_kit.searching import Node, Search, explore, grow, select, uct
@@ -47,7 +47,7 @@ class TreeConfig(BodyConfig):
     score: str = Field("score", description="the field with the value of a state, from 0 to 1")
     until: str | None = Field(None, description="condition on a state that ends the search, e.g. score >= 1")
     order: Order = Field("best_first", description="choice of the state that grows next")
-    evaluations: int = Field(12, ge=1, le=MOST, description="most states, which the budget counts")
+    evaluations: int = Field(12, ge=1, le=MAX, description="most states, which the budget counts")
     cost: str | None = _written("astar: the field with the cost of the step to a state, 0 or more")
     rest: str | None = _written("astar: the field with an estimate of the costs from a state to the end; none: 0")
     share: str | None = _written("the field that tells the judge which share of a state's draws gave this child")

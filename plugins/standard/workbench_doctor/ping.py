@@ -58,11 +58,11 @@ def ping_models(path: Path | Source) -> list[Ping]:
     """
     spec, _, workflow = read_workflow(path, ())
 
-    async def course() -> list[Ping]:
+    async def main() -> list[Ping]:
         async with Run.in_memory("ping", spec) as run:
             return await asyncio.gather(*(_ping(run.runtime, *one) for one in _models(spec, workflow)))
 
-    return run_in_loop(course())
+    return run_in_loop(main())
 
 
 def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str]]]:

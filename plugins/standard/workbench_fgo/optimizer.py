@@ -63,8 +63,8 @@ class Fgo(Optimizer):
     def reads_search(self) -> bool:
         return make_optimizer(self.optimizer).reads_search()
 
-    def lacking(self, workflow: Workflow) -> str | None:
-        return make_optimizer(self.optimizer).lacking(workflow)
+    def missing(self, workflow: Workflow) -> str | None:
+        return make_optimizer(self.optimizer).missing(workflow)
 
     async def ready(self, study: Study) -> None:
         if self.by is not None and study.train and not any(self.by in row for row in study.train):

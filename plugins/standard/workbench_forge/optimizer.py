@@ -45,7 +45,7 @@ T = TypeVar("T")
 _Scored = tuple[float, int, Workflow, dict[str, Any] | None]
 
 #: Maximum number of an agent's functions, and of their edits in a round.
-MOST_FUNCTIONS, EDITS = 8, 3
+MAX_FUNCTIONS, EDITS = 8, 3
 #: Maximum number of proposer answers for one edit or program, until one is usable.
 ATTEMPTS = 3
 #: Number of programs, the best on train, that are evaluated on val.
@@ -80,7 +80,7 @@ class Forge(Optimizer):
         if learnable_addresses(study.workflow, "functions") or learnable_addresses(study.workflow, "code"):
             await study.open_sandbox()
 
-    def lacking(self, workflow: Workflow) -> str | None:
+    def missing(self, workflow: Workflow) -> str | None:
         if any(self._written(workflow)):
             return None
         wanted = {"functions": "an agent or external node", "heuristic": "a code node"}
@@ -150,7 +150,7 @@ class Forge(Optimizer):
         given: list[Function] = best.get(address, [])
         functions = list(given)
         tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
-        system = prompts.functions_system(MOST_FUNCTIONS)
+        system = prompts.functions_system(MAX_FUNCTIONS)
         for slot in range(EDITS):
             task = prompts.functions_task(functions, given, before, failures, slot, EDITS, CHARS)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
@@ -173,7 +173,7 @@ class Forge(Optimizer):
         """Return a usable edit; None after ATTEMPTS unusable answers."""
 
         async def read(text: str) -> Action:
-            action = read_action(text, functions, MOST_FUNCTIONS, tools)
+            action = read_action(text, functions, MAX_FUNCTIONS, tools)
             if action.kind in ("add", "revise"):
                 await check_example(study, action)
             return action

@@ -23,7 +23,7 @@ from workbench.base.child_process import python_command
 #: Seconds from one interrupt to the next, and from that to the kill.
 PATIENCE = 20.0
 #: Maximum number of characters of stderr that an error quotes, and of stdout that are kept.
-_QUOTED, _MOST = 2_000, 50_000_000
+_QUOTED, _MAX = 2_000, 50_000_000
 _BUDGET = re.compile(r"budget: .*?calls (\d+)")
 
 #: (calls so far, the ceiling or None, last line of output)
@@ -47,7 +47,7 @@ async def run_command(arguments: Sequence[str], root: Path, report: Report | Non
     async def read_stdout() -> None:
         assert process.stdout is not None
         async for text in TextReceiveStream(process.stdout, errors="replace"):
-            if sum(map(len, said)) < _MOST:
+            if sum(map(len, said)) < _MAX:
                 said.append(text)
 
     async def read_stderr() -> None:

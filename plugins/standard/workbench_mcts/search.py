@@ -35,7 +35,7 @@ from workbench_mcts.settings import Settings
 from workbench_mcts.surrogate import GaussianProcess, Label
 
 #: Minimum number of evaluated candidates for a surrogate.
-_LEAST = 4
+_MIN = 4
 #: Unusable answers of the proposer in a round before operators are used instead.
 _TRIES = 2
 #: Proposals in a round without a surrogate: the first affordable one is taken.
@@ -53,7 +53,7 @@ TOP = 3
 #: With `policy: uct`, a workflow visited N times has up to 2 N**WIDENING children.
 WIDENING = 0.5
 #: Maximum number of nodes of a workflow, inner nodes included.
-MOST_NODES = 10
+MAX_NODES = 10
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Search:
     def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
         """Return candidates sorted by predicted score plus its uncertainty, highest first."""
         states = [n.state for n in root.walk()]
-        if self.surrogate is None or len(states) < _LEAST or not proposed:
+        if self.surrogate is None or len(states) < _MIN or not proposed:
             return proposed
         self.surrogate.fit(
             [Label(self.features(s.candidate), s.evaluation.score, len(s.evaluation.results)) for s in states]
@@ -219,7 +219,7 @@ class Search:
         if candidate.key in self.seen:
             self.counts.repeated += 1
             return None
-        small = len(list(places(candidate.workflow))) <= MOST_NODES
+        small = len(list(places(candidate.workflow))) <= MAX_NODES
         return candidate if small else None
 
     def from_operators(self, root: Node[State], parent: Node[State]) -> list[Candidate]:

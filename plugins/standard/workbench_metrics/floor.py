@@ -14,7 +14,7 @@ from workbench_kit.prompting import Nearest
 COUNTS = (1, 3, 5, 9)
 #: Limits that keep the work at about ten seconds: train rows drawn to vote; rows that choose the number of voters; rows
 #: to answer, above which there is no floor; leading characters of an input that are compared.
-MOST_ROWS, MOST_TRIED, MOST_ANSWERED, MOST_CHARACTERS = 1_000, 200, 2_000, 1_000
+MAX_ROWS, MAX_TRIED, MAX_ANSWERED, MAX_CHARACTERS = 1_000, 200, 2_000, 1_000
 #: Labels are a closed set if each one has this many train rows on average.
 ROWS_A_LABEL = 3
 
@@ -28,7 +28,7 @@ def vote_of_nearest(
 ) -> tuple[float, str] | None:
     """Return (mean score on labelled rows, description of the voters).
 
-    Returns None if the labels are no closed set of texts or numbers, or for more than `MOST_ANSWERED` rows. The number
+    Returns None if the labels are no closed set of texts or numbers, or for more than `MAX_ANSWERED` rows. The number
     of
     voters is chosen on train: each row is answered by the others.
 
@@ -39,14 +39,14 @@ def vote_of_nearest(
     """
     known = [row for row in train if isinstance(row.get(target), str | int | float)]
     rows = [row for row in rows if row.get(target) is not None]
-    if len(known) > MOST_ROWS:
-        known = random.Random("floor").sample(known, MOST_ROWS)
+    if len(known) > MAX_ROWS:
+        known = random.Random("floor").sample(known, MAX_ROWS)
     labels = {row[target] for row in known}
-    if not 0 < len(rows) <= MOST_ANSWERED or len(labels) < 2 or len(known) < ROWS_A_LABEL * len(labels):
+    if not 0 < len(rows) <= MAX_ANSWERED or len(labels) < 2 or len(known) < ROWS_A_LABEL * len(labels):
         return None
 
     def text(row: Mapping[str, Any]) -> dict[str, str]:
-        return {name: str(row.get(name, ""))[:MOST_CHARACTERS] for name in inputs}
+        return {name: str(row.get(name, ""))[:MAX_CHARACTERS] for name in inputs}
 
     near = Nearest([text(row) for row in known], inputs)
 
@@ -58,7 +58,7 @@ def vote_of_nearest(
     def vote(near: Sequence[Any], k: int) -> Any:
         return Counter(near[:k]).most_common(1)[0][0]  # on equal counts, the nearest label
 
-    tried = [(nearest(row, i), row[target]) for i, row in enumerate(known[:MOST_TRIED])]
+    tried = [(nearest(row, i), row[target]) for i, row in enumerate(known[:MAX_TRIED])]
     k = max(COUNTS, key=lambda k: sum(vote(near, k) == label for near, label in tried))
     found = sum(score(row, vote(nearest(row), k)) for row in rows) / len(rows)
     return found, "the label of the nearest train row" if k == 1 else f"a vote of the {k} nearest train rows"

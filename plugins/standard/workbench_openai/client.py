@@ -14,7 +14,7 @@ from workbench.errors import LMError, SpecError
 from workbench.lm import API_PATHS, Request, Response, estimate_tokens, is_loopback
 from workbench_kit.lms.prices import ModelPrice
 from workbench_kit.wire import (
-    MOST_FORMS,
+    MAX_FORMS,
     ChunkReader,
     Form,
     Forwarded,
@@ -125,7 +125,7 @@ class OpenAIChat:
         if request.pieces is not None and request.pieces.wanted:  # a client of another API is sent the pieces
             extra = {**extra, "stream": True, "stream_options": {"include_usage": True}}
         found: Response | Form = self._form
-        for left in reversed(range(MOST_FORMS)):
+        for left in reversed(range(MAX_FORMS)):
             if isinstance(found, Form):
                 found = await self._asked(request, extra, found, last=not left)
         assert isinstance(found, Response), "the last form is answered, or raises"
@@ -187,7 +187,7 @@ class OpenAIChat:
         """Return the price by the settings; else 0.0 on loopback, a table for api.openai.com; else None."""
         return self._price.usual(prompt_tokens, completion_tokens)
 
-    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+    def max_usd(self, request: Request, prompt_tokens: int) -> float | None:
         """Return the worst-case cost of a request in US dollars; None if unknown."""
         return self._price.most(request, prompt_tokens)
 

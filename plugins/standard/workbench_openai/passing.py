@@ -12,7 +12,7 @@ from yarl import URL
 from workbench.base.type_guards import is_dict
 from workbench.errors import LMError
 from workbench.lm import API_PATHS, NotCarried, Pieces, Request, Response
-from workbench_kit.wire import MOST_FORMS, NO_SUCH_PATH, Form, Forwarded, redact_answer
+from workbench_kit.wire import MAX_FORMS, NO_SUCH_PATH, Form, Forwarded, redact_answer
 from workbench_openai import wire
 from workbench_openai.server import Server
 
@@ -61,7 +61,7 @@ class Passing:
         billed = replace(request, extra=self._extra)
         form = self._forms[native.api]
         sent = form.shape(body)
-        for left in reversed(range(MOST_FORMS)):
+        for left in reversed(range(MAX_FORMS)):
 
             def heed(status: int, raw: bytes, sent: Any = sent, last: bool = not left) -> Any:
                 nonlocal form, body

@@ -67,7 +67,7 @@ class VendorLM:
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         return self._price.usual(prompt_tokens, completion_tokens)
 
-    def most_usd(self, request: Request, prompt_tokens: int) -> float | None:
+    def max_usd(self, request: Request, prompt_tokens: int) -> float | None:
         """Return the worst-case cost of a request in US dollars; None if unknown."""
         return self._price.most(request, prompt_tokens)
 

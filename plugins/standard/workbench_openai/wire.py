@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Request, Response, cut_at_stops, estimate_tokens, prompt_text, split_reasoning
+from workbench.lm import MAX_TOKENS, Request, Response, cut_at_stops, estimate_tokens, prompt_text, split_reasoning
 from workbench_kit.answers import load_loose
 from workbench_kit.wire import (
     Billed,
@@ -160,7 +160,7 @@ def _response(
     native: Mapping[str, Any] | None,
 ) -> tuple[Response, Usage]:
     said = text + "".join(str(call["arguments"]) for call in calls)
-    usage = read_usage(data.get("usage"), bool(said.strip()), MOST_TOKENS)
+    usage = read_usage(data.get("usage"), bool(said.strip()), MAX_TOKENS)
     prompt, completion = usage.prompt, usage.completion
     estimated = prompt is None or completion is None
     if prompt is None:
@@ -187,7 +187,7 @@ def _response(
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
 
 
 def _listed(calls: Any) -> list[Any]:

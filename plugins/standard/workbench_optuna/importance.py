@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 #: Trials below which a share is mostly chance, and groups of equal size into which numbers are divided.
-LEAST_TRIALS, GROUPS = 12, 4
+MIN_TRIALS, GROUPS = 12, 4
 
 
 def explain_scores(trials: Sequence[tuple[Mapping[str, Any], float]]) -> dict[str, float]:
@@ -16,13 +16,13 @@ def explain_scores(trials: Sequence[tuple[Mapping[str, Any], float]]) -> dict[st
 
     This is the epsilon squared of a one-way analysis of variance (Kelley 1935), the explained share less what as many
     groups explain by chance. A setting that only matters together with another one has a small share. Empty with fewer
-    than LEAST_TRIALS trials, or equal scores.
+    than MIN_TRIALS trials, or equal scores.
 
     trials: (parameters, score) of each trial. Parameters that a trial lacks are a group of their own.
     """
     scores = numpy.array([score for _, score in trials], dtype=float)
     n = len(scores)
-    if n < LEAST_TRIALS or scores.max() - scores.min() < 1e-9:
+    if n < MIN_TRIALS or scores.max() - scores.min() < 1e-9:
         return {}
     shares = dict[str, float]()
     for name in dict.fromkeys(name for parameters, _ in trials for name in parameters):

@@ -89,7 +89,7 @@ class Optuna(Optimizer):
         if self.storage is not None:
             await asyncio.to_thread(check_storage, self.storage, study.workflow.base)
 
-    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
         return self.trials * len(val)
 
     async def optimize(self, study: Study) -> Workflow:

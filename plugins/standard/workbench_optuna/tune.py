@@ -77,8 +77,8 @@ class Tune(Optimizer):
     def reads_search(self) -> bool:
         return self._with({}).reads_search()
 
-    def lacking(self, workflow: Workflow) -> str | None:
-        return self._with({}).lacking(workflow)
+    def missing(self, workflow: Workflow) -> str | None:
+        return self._with({}).missing(workflow)
 
     async def ready(self, study: Study) -> None:
         for values in ({}, *self._extremes()):

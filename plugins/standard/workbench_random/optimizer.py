@@ -25,7 +25,7 @@ class Random(Optimizer):
     )
     race: bool = Field(False, description="stop candidates early that are clearly worse than the best so far")
 
-    def most_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int:
         return self.trials * len(val)
 
     async def optimize(self, study: Study) -> Workflow:

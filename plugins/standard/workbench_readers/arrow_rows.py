@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
+from workbench.base.data_files import MAX_ROW, MAX_TEXT, too_large
 from workbench.base.short_floats import shortest_float
 from workbench.errors import SpecError
 from workbench.task import ReadRow
@@ -54,13 +54,13 @@ class ArrowRows:
     def _rows(self, batch: Any, first: int) -> Iterator[Row]:
         """Yield the rows of a batch, in parts that fit into the allowed memory."""
         longest = max(map(_longest_text, batch.columns), default=0)
-        if longest > MOST_TEXT:
-            raise too_large(f"a text in one of the rows from {first + 1:,} on", MOST_TEXT, self._location)
+        if longest > MAX_TEXT:
+            raise too_large(f"a text in one of the rows from {first + 1:,} on", MAX_TEXT, self._location)
         yield from self._parts(batch, first)
 
     def _parts(self, batch: Any, first: int) -> Iterator[Row]:
         sizes = [_bytes(column) for column in batch.columns]
-        if sum(sizes) <= MOST_ROW:
+        if sum(sizes) <= MAX_ROW:
             yield from self._made(batch, first)
         elif len(batch) > 1:
             half = len(batch) // 2
@@ -69,7 +69,7 @@ class ArrowRows:
         else:
             name = batch.schema.names[sizes.index(max(sizes))]
             what = f"row {first + 1:,}, most of it in the column '{name}',"
-            raise too_large(what, MOST_ROW, self._location, None, LEAVE_OUT)
+            raise too_large(what, MAX_ROW, self._location, None, LEAVE_OUT)
 
     def _made(self, batch: Any, first: int) -> Iterator[Row]:
         names, widths = batch.schema.names, [_narrow_floats(kind) for kind in batch.schema.types]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TextIO
 
-from workbench.base.data_files import MOST_ROW, too_large
+from workbench.base.data_files import MAX_ROW, too_large
 from workbench.errors import SpecError
 from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
@@ -108,7 +108,7 @@ def read_json(location: str, options: Mapping[str, Any]) -> Iterator[Row]:
 def _first_lines(location: str, options: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first line that is not blank, and the next one; of a long line its start and what follows."""
     with open_text(location, options, newline="\n") as file:
-        filled = (line for line in iter(lambda: file.readline(MOST_ROW), "") if line.strip())
+        filled = (line for line in iter(lambda: file.readline(MAX_ROW), "") if line.strip())
         return next(filled, ""), next(filled, "")
 
 
@@ -224,8 +224,8 @@ class _Stretch:
         if self._ended:
             return False
         left = len(self._text) - self._at
-        if left > MOST_ROW:
-            raise too_large("a row that begins here", MOST_ROW, self._location, self._line_of(self._at))
+        if left > MAX_ROW:
+            raise too_large("a row that begins here", MAX_ROW, self._location, self._line_of(self._at))
         more = self._file.read(max(1 << 20, left))
         self._ended = not more
         self._set_mark(self._at)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from workbench.base.data_files import MOST_FILE, MOST_ROW, too_large
+from workbench.base.data_files import MAX_FILE, MAX_ROW, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench.plugins import plugins
@@ -22,7 +22,7 @@ _HF_OPTIONS = ("split", "config", "revision", "columns")
 #: Files that `save_to_disk` writes next to the rows.
 _SAVED = ("state.json", "dataset_dict.json")
 #: Number of rows that are read together, and maximum compression ratio of a large column.
-_BATCH, _MOST_TIMES = 1024, 200
+_BATCH, _MAX_TIMES = 1024, 200
 
 
 def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
@@ -47,7 +47,7 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> ArrowRows:
                 begin += size
                 if places is not None and bisect_left(places, first) == bisect_left(places, begin):
                     continue
-                room = max(1, MOST_FILE // (8 * max(1, _values_a_row(meta.row_group(group)))))
+                room = max(1, MAX_FILE // (8 * max(1, _values_a_row(meta.row_group(group)))))
                 for batch in file.iter_batches(min(_BATCH, room), row_groups=[group], columns=columns):
                     yield first, batch
                     first += len(batch)
@@ -78,11 +78,11 @@ def _check_chunks(meta: Any, columns: Sequence[str] | None, location: str) -> No
             chunk = meta.row_group(group).column(index)
             name, unpacked = str(chunk.path_in_schema), chunk.total_uncompressed_size
             wanted = columns is None or name.split(".")[0] in columns
-            if wanted and unpacked > MOST_FILE and unpacked > _MOST_TIMES * chunk.total_compressed_size:
+            if wanted and unpacked > MAX_FILE and unpacked > _MAX_TIMES * chunk.total_compressed_size:
                 hint = "Leave the column out with data: {options: {columns: [...]}}, or write the file again."
-                raise too_large(f"the column '{name}', unpacked,", MOST_FILE, location, None, hint)
-            if wanted and chunk.num_values * REFERENCE > MOST_ROW * max(1, meta.row_group(group).num_rows):
-                raise too_large(f"a row of the column '{name}', read as lists,", MOST_ROW, location, None, LEAVE_OUT)
+                raise too_large(f"the column '{name}', unpacked,", MAX_FILE, location, None, hint)
+            if wanted and chunk.num_values * REFERENCE > MAX_ROW * max(1, meta.row_group(group).num_rows):
+                raise too_large(f"a row of the column '{name}', read as lists,", MAX_ROW, location, None, LEAVE_OUT)
 
 
 def read_hf(location: str, options: Mapping[str, Any]) -> Iterable[Row]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
-from workbench.base.data_files import MOST_FILE, MOST_TEXT, too_large
+from workbench.base.data_files import MAX_FILE, MAX_TEXT, too_large
 from workbench.errors import SpecError, suggest
 from workbench.task import ReadRow
 from workbench_readers.common import Row, check_file, fault, import_extra, known_options
@@ -19,7 +19,7 @@ from workbench_readers.tables import holds, table_rows
 #: Marks of formulas and merged cells in a file.
 _SECOND_LOOK = re.compile(rb"<f[ >]|<mergeCell ")
 #: Maximum number of cells of a sheet, and bytes of a book's sheets up to which cells are read a second time.
-MOST_CELLS, _MOST_AMENDED = 20_000_000, 64 << 20
+MAX_CELLS, _MAX_AMENDED = 20_000_000, 64 << 20
 #: A number format that pads with zeros: 00042 is an id.
 _FILLED = re.compile("0{2,}")
 
@@ -106,8 +106,8 @@ def _cells(sheet: Any) -> list[list[Any]]:
             cells.pop()
         grid.append(cells)
         count += 1 + len(cells)
-        if count > MOST_CELLS:
-            message = f"a sheet has more than {MOST_CELLS:,} cells"
+        if count > MAX_CELLS:
+            message = f"a sheet has more than {MAX_CELLS:,} cells"
             raise SpecError(message, hint="Save it as .csv, which is read a row at a time.")
     while grid and not grid[-1]:
         grid.pop()
@@ -137,8 +137,8 @@ def _look_inside(location: str) -> bool:
     """
     hint = "Save it as .csv, which is read a row at a time."
     with zipfile.ZipFile(location) as file:
-        if sum(part.file_size for part in file.infolist()) > MOST_FILE:
-            raise too_large("the book, unpacked,", MOST_FILE, location, None, hint)
+        if sum(part.file_size for part in file.infolist()) > MAX_FILE:
+            raise too_large("the book, unpacked,", MAX_FILE, location, None, hint)
         found = False
         for part in file.infolist():
             if not part.filename.endswith((".xml", ".rels")):
@@ -149,11 +149,11 @@ def _look_inside(location: str) -> bool:
                     found = found or (sheet and _SECOND_LOOK.search(rest + block) is not None)
                     rest = block[-16:]
                     text = text + len(block) if b"<" not in block else len(block) - block.rfind(b"<")
-                    if text > MOST_TEXT:
-                        raise too_large(f"a text in {part.filename}", MOST_TEXT, location)
+                    if text > MAX_TEXT:
+                        raise too_large(f"a text in {part.filename}", MAX_TEXT, location)
         size = sum(part.file_size for part in file.infolist() if part.filename.startswith("xl/worksheets/"))
-    if found and size > _MOST_AMENDED:
-        raise too_large("a book with formulas or merged cells, unpacked,", _MOST_AMENDED, location, None, hint)
+    if found and size > _MAX_AMENDED:
+        raise too_large("a book with formulas or merged cells, unpacked,", _MAX_AMENDED, location, None, hint)
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from workbench.base.data_files import MOST_ROW, MOST_TEXT, too_large
+from workbench.base.data_files import MAX_ROW, MAX_TEXT, too_large
 from workbench.errors import SpecError
 from workbench.task import ReadRow
 from workbench_readers.common import Row, fault, known_options
@@ -66,11 +66,11 @@ def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[t
         nonlocal size
         for line in lines:
             size += len(line)
-            if size > MOST_ROW:
-                raise _endless(begin + 1, MOST_ROW, location)
+            if size > MAX_ROW:
+                raise _endless(begin + 1, MAX_ROW, location)
             yield line
 
-    csv.field_size_limit(MOST_TEXT)
+    csv.field_size_limit(MAX_TEXT)
     reader, begin = csv.reader(measured(), delimiter=delimiter, strict=True), 0
     try:
         for cells in reader:
@@ -78,7 +78,7 @@ def _numbered(lines: Iterable[str], delimiter: str, location: str) -> Iterator[t
             size, begin = 0, reader.line_num
     except csv.Error as error:
         if "field limit" in str(error):
-            raise _endless(begin + 1, MOST_TEXT, location) from None
+            raise _endless(begin + 1, MAX_TEXT, location) from None
         raise fault(f"not a table: {error}", location, "Check the quotes around here.", reader.line_num) from None
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from workbench.base.data_files import MOST_FILE, MOST_ROW, open_data, too_large
+from workbench.base.data_files import MAX_FILE, MAX_ROW, open_data, too_large
 from workbench.errors import SpecError
 from workbench_readers.common import check_file, fault
 
@@ -71,17 +71,17 @@ def open_text(location: str, options: Mapping[str, Any], newline: str = "") -> G
 def read_text(location: str, options: Mapping[str, Any], hint: str = "") -> str:
     """Return the text of a file that can only be read as a whole. Raise SpecError."""
     with open_text(location, options) as file:
-        text = file.read(MOST_FILE + 1)
-    if len(text) > MOST_FILE:
-        raise too_large("the file, unpacked,", MOST_FILE, location, None, hint)
+        text = file.read(MAX_FILE + 1)
+    if len(text) > MAX_FILE:
+        raise too_large("the file, unpacked,", MAX_FILE, location, None, hint)
     return text
 
 
 def text_lines(file: TextIO, location: str) -> Iterator[tuple[int, str]]:
     """Yield (number, text) of each line. Raise SpecError for a line longer than a row may be."""
-    for number, line in enumerate(iter(lambda: file.readline(MOST_ROW + 1), ""), 1):
-        if len(line) > MOST_ROW:
-            raise too_large("the line", MOST_ROW, location, number)
+    for number, line in enumerate(iter(lambda: file.readline(MAX_ROW + 1), ""), 1):
+        if len(line) > MAX_ROW:
+            raise too_large("the line", MAX_ROW, location, number)
         yield number, line
 
 

@@ -22,7 +22,7 @@ TEXTS = (".txt", ".md")
 #: Prefix of a corpus in a field of the row.
 FIELD = "field:"
 #: Maximum number of a row's documents that are searched by vectors; the budget counts their requests.
-MOST_OF_ROW = 640
+MAX_OF_ROW = 640
 
 
 class Fields(BaseModel):

@@ -20,7 +20,7 @@ from workbench.workflow import NodeConfig, NodeKind
 from workbench_kit.searching import best_first, cosines, merge_rankings, split_words
 from workbench_search.corpus import (
     FIELD,
-    MOST_OF_ROW,
+    MAX_OF_ROW,
     Corpus,
     Document,
     Fields,
@@ -175,7 +175,7 @@ class SearchNode(CorpusNode):
     def max_calls(self) -> int:
         c, calls = self.config, 0
         if c.by != "words":
-            texts = MOST_OF_ROW if self.of_files is None else len(self._cut(self.of_files).texts)
+            texts = MAX_OF_ROW if self.of_files is None else len(self._cut(self.of_files).texts)
             calls = 1 + -(-texts // BATCH)
         return calls + (self.reranker.calls_of(self._pool) if self.reranker is not None else 0)
 
@@ -219,9 +219,9 @@ class SearchNode(CorpusNode):
             rankings.append(best_first(corpus.index.scores(query), most))
         if c.by != "words" and corpus.texts and split_words(query):
             assert c.embedder is not None
-            if self.of_files is None and len(corpus.texts) > MOST_OF_ROW:
+            if self.of_files is None and len(corpus.texts) > MAX_OF_ROW:
                 shown = f"'{self.field}' has {len(corpus.texts)} documents or pieces"
-                raise NodeError("steps", f"{shown}, and vectors are made of {MOST_OF_ROW} at most")
+                raise NodeError("steps", f"{shown}, and vectors are made of {MAX_OF_ROW} at most")
             lm = lm_spec(c.embedder)
             near = cosines(await ctx.embed(corpus.texts, lm), (await ctx.embed([query], lm))[0])
             rankings.append(best_first(dict(enumerate(near)), most))

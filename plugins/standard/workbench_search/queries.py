@@ -10,7 +10,7 @@ from typing import Any
 from workbench.task import Example, Score
 from workbench_kit.searching import split_words
 
-MOST = 20  # later queries do not count
+MAX = 20  # later queries do not count
 SAME = 0.98  # more alike than this, all of them are one query
 WORDS = 8  # shorter queries count for less
 
@@ -47,7 +47,7 @@ def find_queries(trace: Any, tool: str, argument: str) -> list[str]:
 
 def measure_diversity(queries: Sequence[str]) -> float:
     """Compute the diversity, in [0, 1]."""
-    queries = queries[:MOST]
+    queries = queries[:MAX]
     n = len(queries)
     if n < 2:
         return 0.0

@@ -130,7 +130,7 @@ class Agent(SignatureNode):
         return steps + (c.calls if self.session else steps) * asked + bool(c.queries) + c.first_thought
 
     @property
-    def most_calls(self) -> int | None:
+    def max_inner_calls(self) -> int | None:
         """Return the maximum number of calls of model-asking nodes and screens; None: one per step."""
         return self.config.calls if self.session else None
 
@@ -377,9 +377,9 @@ class Agent(SignatureNode):
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
-        self.screens.claim(tool.name, ctx, self.most_calls)
+        self.screens.claim(tool.name, ctx, self.max_inner_calls)
         if tool.name in self.node_tools:
-            found = await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs, self.most_calls)
+            found = await self.node_tools[tool.name].call(ctx, arguments, ctx.span.inputs, self.max_inner_calls)
         elif tool.name not in self.forged:
             reach = Reach(self.tools, partial(self._reached, ctx), {n: ctx.span.inputs[n] for n in self.config.given})
             found = await call_tool(ctx, tool, arguments, self.config.live.get(tool.name), reach)

@@ -101,13 +101,13 @@ def _drive(
     address: str = "http://127.0.0.1:9/v1",
     calls: int = 1000,
 ) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             spec = lm_spec({"model": "openai/m", "api_base": address, "attempts": 1})
             async with aclosing(_Driver(Path(folder), make() if make else None, pool, spec, calls)) as driver:
                 return await use(driver)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 async def _all(driver: _Driver) -> tuple[list[Outcome], int]:

@@ -138,12 +138,12 @@ def _with_key(case: LMCase) -> Generator[None]:
 def _use(case: LMCase, server: ChatServer, use: Callable[[LM], Awaitable[Result]]) -> Result:
     """Make the LM, use it in an event loop of its own, and close it."""
 
-    async def course() -> Result:
+    async def main() -> Result:
         async with aclosing(case.make(server.address)) as lm:
             return await use(lm)
 
     with _with_key(case):
-        return asyncio.run(course())
+        return asyncio.run(main())
 
 
 def _attempt(case: LMCase, server: ChatServer, request: Request = _HELLO) -> tuple[Response | None, Exception | None]:

@@ -131,7 +131,7 @@ def _run(
     """The last of `times` runs with one journal, by the real runtime."""
     pool = _Pool(say or case.say)
 
-    async def course(store: Store, run: int) -> _Outcome:
+    async def run_once(store: Store, run: int) -> _Outcome:
         made, given = node or case.make(), _Watched(copy.deepcopy(case.row))
         spec = lm_spec({"model": "openai/simulated", "attempts": 1})
         ceiling = BudgetSpec.model_validate(budget or {"calls": 1000})
@@ -146,14 +146,14 @@ def _run(
                 error = raised
         return _Outcome(outputs, error, pool.requests - before, given)
 
-    async def courses(database: Path) -> _Outcome:
+    async def main(database: Path) -> _Outcome:
         with Store(database) as store:
             run = add_run(store, run="checked", name="checked", status="run", spec="", options="{}")
-            found = [await course(store, run) for _ in range(times)]
+            found = [await run_once(store, run) for _ in range(times)]
             return found[-1]
 
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(courses(Path(folder) / "run.db"))
+        return asyncio.run(main(Path(folder) / "run.db"))
 
 
 def _name(case: NodeCase) -> str:

@@ -212,26 +212,26 @@ def check_leaves_global_random_alone(optimizer: Optimizer) -> None:
 
 
 def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
-    """It makes no more calls than `most_calls` or `most_rows` says, if one does."""
+    """It makes no more calls than `max_calls` or `max_rows` says, if one does."""
     found: list[tuple[int, int | None]] = []
 
     class Watched(_Wrapped):
         async def optimize(self, study: Study) -> Workflow:
-            most, before = self.inner.most_calls(study.workflow, study.train, study.val), study.ledger.spent.calls
-            if most is None and (rows := self.inner.most_rows(study.train, study.val)) is not None:
+            most, before = self.inner.max_calls(study.workflow, study.train, study.val), study.ledger.spent.calls
+            if most is None and (rows := self.inner.max_rows(study.train, study.val)) is not None:
                 most = rows * study.workflow.max_calls
             try:
                 return await super().optimize(study)
             finally:
                 found.append((study.ledger.spent.calls - before, most))
 
-    if (type(optimizer).most_calls, type(optimizer).most_rows) == (Optimizer.most_calls, Optimizer.most_rows):
+    if (type(optimizer).max_calls, type(optimizer).max_rows) == (Optimizer.max_calls, Optimizer.max_rows):
         return
     _run(Watched(inner=optimizer), calls=500)
     assert found, f"{_name(optimizer)} was not run"
     for taken, most in found:
         assert most is None or taken <= most, (
-            f"{_name(optimizer)} made {taken} calls, but most_calls or most_rows allow {most}, which "
+            f"{_name(optimizer)} made {taken} calls, but max_calls or max_rows allow {most}, which "
             "`workbench estimate` shows: return an upper bound, or None"
         )
 

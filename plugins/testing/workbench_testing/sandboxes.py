@@ -31,11 +31,11 @@ def sandbox_checks() -> list[Callable[[Open], None]]:
 
 
 def _with(open_: Open, use: Callable[[Sandbox], Awaitable[Result]]) -> Result:
-    async def course() -> Result:
+    async def main() -> Result:
         async with aclosing(await open_()) as sandbox:
             return await use(sandbox)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def _call(open_: Open, source: str, timeout: float = 5.0, **arguments: Any) -> SandboxResult:

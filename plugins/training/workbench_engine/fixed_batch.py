@@ -24,7 +24,7 @@ from workbench_engine.running_batch import GrowingCache, Row, RunningBatch
 DEVICES = ("cuda",)
 #: Steps of a batch before its shape is fixed, and steps that must be left then. To fix it and to capture a step takes
 #: about as long as three steps of a batch that grows (an H100, a model of half a billion weights).
-AFTER, LEAST = 4, 8
+AFTER, MIN = 4, 8
 #: Free columns of a new batch. All columns are read in each step, also those that are still free.
 COLUMNS = 256
 #: Columns come in multiples of this, as kernels of attention want masks.
@@ -38,7 +38,7 @@ def settle(batch: Batch[Row], model: Any, steps: int, left: int) -> Batch[Row]:
         if batch.filled < batch.columns and 4 * len(batch.rows) > batch.places:
             return batch
         batch = batch.loosen()
-    if steps < AFTER or left < LEAST or not _can_be_fixed(batch, model):
+    if steps < AFTER or left < MIN or not _can_be_fixed(batch, model):
         return batch
     return FixedBatch(batch, model, min(left, COLUMNS))
 

@@ -25,7 +25,7 @@ GAIN = 1.0
 #: Change of a multiplier in a step for a mean cost one budget too high. Ours.
 RATE = 0.05
 #: A multiplier never exceeds this, nor its sum with what the gain adds.
-MOST = 5.0
+MAX = 5.0
 #: Discount of later step rewards in GiGPO's step term, as in ROLL.
 GAMMA = 0.95
 
@@ -201,9 +201,9 @@ def update_multipliers(
 def _moved(
     multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, float], factor: float
 ) -> dict[str, float]:
-    """The multipliers, each moved by its excess times the factor, within 0 and `MOST`."""
+    """The multipliers, each moved by its excess times the factor, within 0 and `MAX`."""
     return {
-        name: min(max(multipliers.get(name, 0.0) + factor * _excess(name, budget, rows), 0.0), MOST)
+        name: min(max(multipliers.get(name, 0.0) + factor * _excess(name, budget, rows), 0.0), MAX)
         for name, budget in constraints.items()
     }
 

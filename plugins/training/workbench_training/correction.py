@@ -29,7 +29,7 @@ Tensor = torch.Tensor
 #: The largest weight of a token, as in TRL's `token_truncate`. Rows are left out whose mean ratio (geometric, over
 #: their tokens) is outside the bounds: the product of a long row leaves any bounds by rounding alone. Ours.
 CAP, LOW, HIGH = 2.0, 0.5, 2.0
-MOST = 50.0  # log-ratios are reported up to this, beyond which their exponentials overflow
+MAX = 50.0  # log-ratios are reported up to this, beyond which their exponentials overflow
 
 
 def is_corrected(objective: Objective, learning: Learning) -> bool:
@@ -55,7 +55,7 @@ def weigh_tokens(log_ratio: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def measure_gap(log_ratios: Any) -> tuple[float, float]:
     """(mean |log-ratio|, mean of k3, which estimates KL(sampler || trainer)) of tokens; zeros where there are none."""
-    found = np.clip(np.asarray(log_ratios, np.float64), -MOST, MOST)
+    found = np.clip(np.asarray(log_ratios, np.float64), -MAX, MAX)
     return (float(np.abs(found).mean()), float((np.expm1(found) - found).mean())) if len(found) else (0.0, 0.0)
 
 
@@ -87,7 +87,7 @@ class Drift:
     def figures(self) -> dict[str, float]:
         """Over tokens the mean |log-ratio| (`off_policy_gap`), the mean of k3, which estimates KL(sampler || trainer),
         and the mean, 99th percentile and maximum of the ratio; the shares of tokens truncated and of rows left out."""
-        found = np.clip(np.concatenate([*self.log_ratios, np.zeros(0)]), -MOST, MOST)
+        found = np.clip(np.concatenate([*self.log_ratios, np.zeros(0)]), -MAX, MAX)
         if not len(found):
             return {}
         (gap, kl), ratio = measure_gap(found), np.exp(found)

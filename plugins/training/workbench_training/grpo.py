@@ -208,7 +208,7 @@ class GRPO(TrainingOptimizer):
                 "the metric count where none does"
             )
 
-    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         schedule, longest = self.resolve_schedule(), [stage.max_steps for stage in self.stages if stage.max_steps]
         rows = min(schedule.tasks, len(train))
         rows += schedule.dynamic_sampling * min(schedule.tasks, len(train) - rows)  # others in their place

@@ -69,7 +69,7 @@ class ImitationOptimizer(TrainingOptimizer):
             raise ValueError("sft and dpo keep whole weights in each process: remove fsdp")
         return self
 
-    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         tasks = self.rounds * min(self.tasks, len(train))
         candidates = self.count_candidates()
         if not self.draws:

@@ -65,11 +65,11 @@ class RewardTerm(BaseModel):
 
 
 #: An answer without text earns 0, as one that is cut at max_tokens (or it is not learned from), one of whose runs of
-#: four words more than `MOST_REPEATED` repeat, and a run whose answers are all the same as in an earlier run of its
+#: four words more than `MAX_REPEATED` repeat, and a run whose answers are all the same as in an earlier run of its
 #: row: only for rows with many good answers.
 Guard = Literal["empty", "truncated", "mask_truncated", "repeated", "duplicates"]
 GUARDS: tuple[Guard, ...] = ("empty", "truncated", "repeated")
-MOST_REPEATED = 0.6
+MAX_REPEATED = 0.6
 #: DAPO's penalty (arXiv 2503.14476, section 3.4) grows over the last part of the longest answer. Theirs is a fifth.
 OVERLONG = 0.25
 
@@ -188,13 +188,13 @@ def limit_terms(parts: Sequence[RewardTerm], longest: int | None) -> list[Reward
 def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
     """Raise SpecError if a part compares with a field that a row lacks. Its path is relative to the parts."""
     for index, part in enumerate(parts):
-        lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
-        if lacking:
+        missing = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
+        if missing:
             raise SpecError(
-                f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the "
+                f"the reward {part.kind} compares with the field '{part.target}', which {len(missing)} of the "
                 f"{len(rows)} "
-                f"rows of train lack, first the row {lacking[0].handle}; it has: {', '.join(lacking[0]) or 'none'}",
-                hint=suggest(part.target, lacking[0]),
+                f"rows of train lack, first the row {missing[0].handle}; it has: {', '.join(missing[0]) or 'none'}",
+                hint=suggest(part.target, missing[0]),
                 path=(index, "target"),
             )
         for row in rows if part.kind == "tool_n1" else ():
@@ -228,7 +228,7 @@ def check_guards(text: str, truncated: bool, guards: Sequence[Guard]) -> str:
         return "mask"
     if truncated and "truncated" in guards:
         return "truncated"
-    return "repeated" if "repeated" in guards and measure_repetition(text) > MOST_REPEATED else ""
+    return "repeated" if "repeated" in guards and measure_repetition(text) > MAX_REPEATED else ""
 
 
 def measure_repetition(text: str, n: int = 4) -> float:

@@ -16,7 +16,7 @@ from workbench.errors import SpecError
 from workbench.spec import defaults
 from workbench.workflow import parse_signature
 from workbench_import.dspy_state import default_adapter, read_states
-from workbench_import.imported import LEAST_ROWS, Imported, Wishes, as_list, read_value
+from workbench_import.imported import MIN_ROWS, Imported, Wishes, as_list, read_value
 
 #: A hosted model: not a path, and no prefix of a provider that starts or loads something here.
 _MODEL = re.compile(r"[a-z0-9_]+/[\w.:@/-]+")
@@ -182,7 +182,7 @@ def _add_rows(found: Imported, node: Mapping[str, Any], wishes: Wishes) -> None:
         found.data = wishes.data
         return
     demos = node.get("demos", [])
-    if not is_list(demos) or len(demos) < LEAST_ROWS or len(found.tree["nodes"]) > 1:
+    if not is_list(demos) or len(demos) < MIN_ROWS or len(found.tree["nodes"]) > 1:
         hint = "Name a file of them: --data rows.jsonl (or .csv, .json), with the program's inputs and its labels."
         raise SpecError("a saved program has no rows for evaluation", hint=hint)
     found.rows = [dict(demo) for demo in demos]

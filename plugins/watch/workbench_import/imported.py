@@ -21,8 +21,8 @@ from workbench.task import dump_yaml, read_rows, reader_of
 from workbench_import.dspy_state import read_states
 
 #: Minimum rows: one each for train, val and test.
-LEAST_ROWS = 3
-_MOST_BYTES = 64 << 20
+MIN_ROWS = 3
+_MAX_BYTES = 64 << 20
 _SUFFIXES = ("csv", "tsv", "json", "jsonl", "ndjson", "xlsx")
 
 
@@ -85,7 +85,7 @@ class Imported:
         data = data_section(name, len(rows))
         if "split" not in data:
             self.guessed.append(
-                f"the rows are enough for `eval` only: there are {len(rows)}, and optimize needs at least {LEAST_ROWS}"
+                f"the rows are enough for `eval` only: there are {len(rows)}, and optimize needs at least {MIN_ROWS}"
             )
         text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
         write_whole(out / "workflow.yaml", "# Made by `workbench data import`.\n" + text)
@@ -95,7 +95,7 @@ def data_section(file: str, rows: int) -> dict[str, Any]:
     """Split the rows: a quarter for train, a quarter for val, the rest for the sealed test. Too few are for `eval`."""
     if not rows:
         raise SpecError("there is no row", hint="Add rows, or name a file of them with --data (for a DSPy program).")
-    if rows < LEAST_ROWS:
+    if rows < MIN_ROWS:
         return {"val": file}
     part = max(1, rows // 4)
     return {"file": file, "split": {"train": part, "val": part, "test": rows - 2 * part}}
@@ -126,7 +126,7 @@ def read_value(path: Path) -> Any:
     if path.suffix.lower() != ".json":
         return load_yaml_file(path).value
     try:
-        return json.loads(read_data(path, _MOST_BYTES))
+        return json.loads(read_data(path, _MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"{path} cannot be read as JSON: {error}", hint="Correct the file.") from None
 

@@ -35,7 +35,7 @@ _ASSERTION = re.compile(
 _CODE_FILE = re.compile(r"file://\S+\.(?:[cm]?[jt]s|py|rb)(?::\S+)?$")
 VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Maximum rows from the lists among the variables of one test.
-_MOST = 10_000
+_MAX = 10_000
 #: Keys of a test that are read, or that change nothing.
 _TEST_KEYS = ("vars", "assert", "description")
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
@@ -162,8 +162,8 @@ def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> I
             variables[name] = read_data(file).decode(errors="replace") if file else ""
     lists = [v if is_list(v) else [v] for v in variables.values()]
     for count, values in enumerate(itertools.product(*lists)):
-        if count >= _MOST:
-            found.left.append(f"combinations of variables after the first {_MOST:,}")
+        if count >= _MAX:
+            found.left.append(f"combinations of variables after the first {_MAX:,}")
             return
         yield dict(zip(variables, values, strict=True))
 

@@ -18,7 +18,7 @@ from workbench_otel.redaction import Redaction
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 #: Maximum messages in OpenInference's form, the latest ones: a span keeps only its latest 128 attributes.
-_MOST_MESSAGES = 16
+_MAX_MESSAGES = 16
 _FINISH = {"tool_calls": "tool_call", "refusal": "content_filter", "empty": "stop"}
 
 
@@ -63,7 +63,7 @@ class Content:
     def openinference(self, messages: Sequence[Message], answer: Response | None) -> dict[str, Any]:
         """Return llm.input_messages.N and llm.output_messages.0, and both as input.value and output.value."""
         found: dict[str, Any] = {}
-        first = max(0, len(messages) - _MOST_MESSAGES)
+        first = max(0, len(messages) - _MAX_MESSAGES)
         for number, message in enumerate(messages[first:], first):
             prefix = f"llm.input_messages.{number}.message"
             found[f"{prefix}.role"] = str(message.get("role", ""))

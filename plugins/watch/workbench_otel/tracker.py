@@ -23,7 +23,7 @@ from workbench_otel.redaction import Redaction
 from workbench_otel.rows import RowSpans
 
 #: Maximum calls kept for unfinished rows, and for a proposal; older ones are sent without a row.
-_MOST_CALLS, _MOST_LINKS = 10_000, 100
+_MAX_CALLS, _MAX_LINKS = 10_000, 100
 
 
 class OTel(Tracker):
@@ -60,7 +60,7 @@ class OTel(Tracker):
         if call.row == 0:
             self._settled(call, self._root)
         elif not call.cached:
-            if len(self._calls) >= _MOST_CALLS:
+            if len(self._calls) >= _MAX_CALLS:
                 self._settled(self._calls.pop(next(iter(self._calls))), self._root)
             self._calls[call.key] = call
 
@@ -158,7 +158,7 @@ class OTel(Tracker):
             span.set_status(Status(StatusCode.ERROR))
         span.end(nanoseconds(call.at))
         if call.row == 0 and call.role == "proposer":
-            self._proposer = [*self._proposer[1 - _MOST_LINKS :], (call, span)]
+            self._proposer = [*self._proposer[1 - _MAX_LINKS :], (call, span)]
 
     def _row_attributes(self, row: RowRun) -> dict[str, Any]:
         return {

@@ -120,12 +120,12 @@ def describe_unread(spans: list[list[str]]) -> str:
 def _write(out: Path, rows: list[dict[str, Any]], split: str, no_workflow: bool, unread: str) -> dict[str, Any]:
     from workbench.errors import SpecError
     from workbench_traces.rows import cut_by_time, group_rows
-    from workbench_traces.starter import LEAST_ROWS, SHARES, row_paths, write_rows, write_starter
+    from workbench_traces.starter import MIN_ROWS, SHARES, row_paths, write_rows, write_starter
 
     groups = group_rows(rows, split)
     for row, group in zip(rows, groups, strict=True):
         row["group"] = group
-    if len(set(groups)) < LEAST_ROWS:
+    if len(set(groups)) < MIN_ROWS:
         what = "user or conversation" if split == "user" else "conversation"
         few = f"there are only {len(set(groups))} groups of rows, and train, val and test need one each"
         hint = "Name more files or another --split, or record the content of messages."

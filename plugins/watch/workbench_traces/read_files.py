@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.base.data_files import MOST_FILE, open_data, read_data, too_large
+from workbench.base.data_files import MAX_FILE, open_data, read_data, too_large
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import SpecError
 from workbench_kit.logs import is_trajectory
@@ -95,9 +95,9 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
         raise SpecError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     with file:
         several = False
-        for number, line in enumerate(iter(lambda: file.readline(MOST_FILE + 1), b""), 1):
-            if len(line) > MOST_FILE:
-                raise too_large("the line", MOST_FILE, str(path), number)
+        for number, line in enumerate(iter(lambda: file.readline(MAX_FILE + 1), b""), 1):
+            if len(line) > MAX_FILE:
+                raise too_large("the line", MAX_FILE, str(path), number)
             if not (line := line.removeprefix(b"\xef\xbb\xbf").strip()):
                 continue
             try:

@@ -17,7 +17,7 @@ from workbench_kit.answers import guess_type
 Row = dict[str, Any]
 
 #: Minimum rows: one each for train, val and test.
-LEAST_ROWS = 3
+MIN_ROWS = 3
 #: Shares of train, val and test.
 SHARES = (0.25, 0.25, 0.5)
 
@@ -60,8 +60,8 @@ def starter(rows: Sequence[Row]) -> tuple[dict[str, Any], list[str]]:
     told = _instructions(rows)
     node: dict[str, Any] = {"predict": f"{inputs} -> answer"}
     if len(answers) < len(rows):
-        lacking = len(rows) - len(answers)
-        guessed.append(f"the metric: a judge, as {lacking} of {len(rows)} rows have no right answer (--labelled)")
+        missing = len(rows) - len(answers)
+        guessed.append(f"the metric: a judge, as {missing} of {len(rows)} rows have no right answer (--labelled)")
         rubric = "The answer helps with what was asked, is correct, and makes nothing up."
         tree |= {"metric": {"judge": {"field": "answer", "rubric": rubric}}, "proof": {"labels": "labels.jsonl"}}
     elif found.kind == "choice":

@@ -100,7 +100,7 @@ def write_json(facts: Facts) -> str:
         "noise": facts.noise,
         "changes": [{"address": address, "old": old, "new": new} for address, old, new in facts.changes],
         "changed_rows": rows,
-        "course": points,
+        "progress": points,
     }
     return visible_json(found, indent=1) + "\n"
 

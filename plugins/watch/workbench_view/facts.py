@@ -18,7 +18,7 @@ from workbench.workflow import Workflow
 from workbench_view.noise import noise_band
 
 #: Maximum characters of traces of changed rows; further rows come without traces.
-MOST_TRACES = 2_000_000
+MAX_TRACES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _changed_rows(
     pairs = [(results[0][a.example], results[1][b.example]) for *_, a, b in differ]
     add_details(store, row, [one for pair in pairs for one in pair])
     made: list[ChangedRow] = []
-    room = MOST_TRACES
+    room = MAX_TRACES
     for (_, scores, a, _), (before, after) in zip(differ, pairs, strict=True):
         outputs = (before["prediction"], after["prediction"])
         traces = (before, after) if room > 0 else (None, None)

@@ -109,7 +109,7 @@ def list_pictures(facts: Summary) -> dict[str, Callable[[], str]]:
         found["proof"] = partial(plots.draw_proof, gain["diff"], gain["ci95"], facts.noise, gain=gain["shown"])
     winner, baseline = report["best"]["workflow"], report["baseline"]["workflow"]
     if len(facts.points) > 1:
-        found["course"] = partial(plots.draw_course, facts.points, winner)
+        found["progress"] = partial(plots.draw_progress, facts.points, winner)
     if curves := [curve for curve in facts.curves if len(curve.points) > 1]:
         found["training"] = partial(plots.draw_training, curves)
     if cost := _telling_cost(facts.points):

@@ -40,7 +40,7 @@ def draw_proof(diff: float, ci95: Sequence[float], noise: float | None, *, gain:
     return _svg(110, [*drawn, *axes.draw_x("score of the winner, less that of the baseline")])
 
 
-def draw_course(points: Sequence[Point], winner: str) -> str:
+def draw_progress(points: Sequence[Point], winner: str) -> str:
     """Draw scores on val against the calls paid so far, with the best so far."""
     axes = _Axes.around([(p.calls, p.score) for p in points])
     best, steps = -math.inf, list[Place]()

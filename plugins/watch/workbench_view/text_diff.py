@@ -15,7 +15,7 @@ from workbench.task import dump_yaml
 #: A sign (`-`: only before, `+`: only after, a space: in both), and a text.
 Piece = tuple[str, str]
 #: Maximum words to compare two texts by word, and not by line: comparing is quadratic.
-_MOST_WORDS = 4000
+_MAX_WORDS = 4000
 #: A word with the space before it: single spaces would all be equal, and comparing them quadratic.
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 
@@ -47,7 +47,7 @@ def list_changes(found: Iterable[tuple[str, Any, Any]]) -> list[Change]:
 def diff_words(old: str, new: str) -> list[Piece]:
     """Return two texts as pieces, with words that differ in pieces of their own."""
     before, after = _WORD.findall(old), _WORD.findall(new)
-    if len(before) + len(after) > _MOST_WORDS:
+    if len(before) + len(after) > _MAX_WORDS:
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     pieces: list[Piece] = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

@@ -165,7 +165,7 @@ DIALECTS = [
                 "reasoning_content",
                 without=("name", "refusal"),
             ),
-            rules.most_stops(4),
+            rules.max_stops(4),
         ),
         thoughts=wording.field("reasoning_content"),
         error=fireworks_error,
@@ -224,7 +224,7 @@ DIALECTS = [
                 message="Property {field} is not supported",
             ),
             rules.up_to("temperature", 1.5, "temperature must be at most {most}"),
-            rules.most_stops(4),
+            rules.max_stops(4),
             rules.only_fields(
                 "body.{field}: property '{field}' is unsupported",
                 *("reasoning_format", "clear_thinking", "disable_reasoning", "prediction"),
@@ -291,7 +291,7 @@ DIALECTS = [
         model="openai/Qwen/Qwen3-235B-A22B-Thinking-2507:novita",
         rules=(
             rules.up_to("temperature", 2, "temperature must be within 0 and {most}"),
-            rules.most_stops(4),
+            rules.max_stops(4),
         ),
         thoughts=wording.field("reasoning_content"),
         error=lambda refused: {"error": refused.message},

@@ -325,7 +325,7 @@ DIALECTS = [
             rules.within(
                 "top_p", lambda p: 0 < p <= 1, "API 调用参数有误，请检查文档。top_p 参数非法，取值范围 (0.0, 1.0]"
             ),
-            rules.most_stops(1, "stop: at most {most} stop word is supported"),
+            rules.max_stops(1, "stop: at most {most} stop word is supported"),
             rules.has_user("messages 参数非法。请检查文档。"),
             rules.no_field("logprobs", "n", "logit_bias", message="Unknown parameter: {field}"),
         ),

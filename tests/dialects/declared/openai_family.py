@@ -78,7 +78,7 @@ DIALECTS = [
             rules.only_fields(UNKNOWN, *FIELDS),
             rules.up_to("temperature", 2),
             rules.up_to("top_p", 1),
-            rules.most_stops(4),
+            rules.max_stops(4),
             rules.only_in_messages(
                 "Additional properties are not allowed ('{field}' was unexpected) - '{place}'",
                 *("audio", "function_call", "annotations"),
@@ -116,7 +116,7 @@ DIALECTS = [
             rules.wants_query("api-version"),
             rules.key_in("api-key"),
             rules.only_fields(UNKNOWN),
-            rules.most_stops(4),
+            rules.max_stops(4),
         ),
         error=azure_error,
         change=with_filters,

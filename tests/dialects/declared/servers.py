@@ -269,7 +269,7 @@ DIALECTS = [
                 "top_p", lambda p: 0 < p < 1, "Input validation error: `top_p` must be > 0.0 and < 1.0", status=422
             ),
             rules.room(4096, ROOM_OF_TGI, status=422),
-            rules.most_stops(
+            rules.max_stops(
                 4,
                 "Input validation error: `stop` supports up to {most} stop sequences. Given: {given}",
                 status=422,

@@ -10,7 +10,7 @@ READS = ("get_", "search_", "list_", "find_", "calculate", "transfer_", "check_"
 FILES = {"airline": "tasks.json", "retail": "tasks.json", "telecom": "tasks_small.json"}
 
 
-def course(task):
+def main(task):
     """The turns: a text hands over to the other side. The customer begins, and ends."""
     turns, side = ["Hello."], "agent"
     for action in task.evaluation_criteria.actions or []:
@@ -33,5 +33,5 @@ for domain, file in FILES.items():
         if all(name.startswith(READS) for name in named):
             continue
         none = ["Hello.", "I cannot help.", "###STOP###"]
-        TASKS.append({"task": {"domain": domain, "id": task.id}, "gold": course(task), "none": none})
+        TASKS.append({"task": {"domain": domain, "id": task.id}, "gold": main(task), "none": none})
 print(json.dumps(TASKS))

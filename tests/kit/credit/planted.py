@@ -102,5 +102,5 @@ def new_store(path: Path) -> Store:
     return store
 
 
-def run_async(course: Any) -> Any:
-    return asyncio.run(course)
+def run_async(main: Any) -> Any:
+    return asyncio.run(main)

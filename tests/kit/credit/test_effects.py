@@ -50,7 +50,7 @@ def test_a_tool_that_reads_what_an_earlier_one_wrote_is_asked_again(tmp_path: Pa
         "get": {"tool": "python:tools.py:get", "output": "kept"},
     }
 
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
 
         def repaired(found: list[Any]) -> dict[Any, Repair]:
@@ -65,7 +65,7 @@ def test_a_tool_that_reads_what_an_earlier_one_wrote_is_asked_again(tmp_path: Pa
         assert plain.prediction["kept"] == "bad"  # as it was recorded
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_a_sibling_with_another_node_repairs_the_node_of_the_same_name(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_sibling_with_another_node_repairs_the_node_of_the_same_name(tmp_path:
     base = {"a": {"predict": "row -> x"}, "b": {"predict": "row, x -> y"}}
     more = {"c": {"predict": "row -> z"}, **base}
 
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await run(make_workflow(base, tmp_path), Script(say(False)), store, 1, [lambda found: {}])
         store.execute("insert into runs (id, run, status, started, spec, options) values (2, 's', '', '', '', '')")
@@ -92,21 +92,21 @@ def test_a_sibling_with_another_node_repairs_the_node_of_the_same_name(tmp_path:
         assert texts == [["x: good"], ["y: good"]]
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_labels_are_of_the_outputs_type_and_never_the_answer(tmp_path: Path) -> None:
     nodes = {"a": {"predict": "row -> n: int"}, "b": {"predict": "row, n -> m: int"}, "c": {"predict": "row, m -> k"}}
     workflow = make_workflow(nodes, tmp_path)
 
-    async def course() -> Any:
+    async def main() -> Any:
         store = new_store(tmp_path / "a.db")
         script = Script(lambda request: "n: 1\nm: 2\nk: 3")
         found = await run(workflow, script, store, 1, [lambda found: {}])
         store.close()
         return steps_of(found[0].trace)
 
-    steps = run_async(course())
+    steps = run_async(main())
     marked, repairs = label_repairs(workflow, steps, {"row": "r1", "n": "41", "m": "many", "k": "right"})
     assert [s.node for s in marked] == ["a", "b", "c"]
     assert {i: [r.outputs for r in options] for i, options in repairs.items()} == {0: [{"n": 41}]}
@@ -121,7 +121,7 @@ def test_the_order_of_steps_is_the_same_when_the_journal_answers(tmp_path: Path)
     def answer(request: Request) -> str:
         return f"{field.findall(str(request.messages[-1]['content']))[-1]}: v{request.replica}"
 
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         workflow = make_workflow(nodes, tmp_path)
         first, again = await run(workflow, Script(answer), store, 1, [lambda found: {}, lambda found: {}])
@@ -130,4 +130,4 @@ def test_the_order_of_steps_is_the_same_when_the_journal_answers(tmp_path: Path)
         assert [node.rpartition(".")[2] for node, _ in orders[0]] == ["s0", "s1", "s2"] * 3
         store.close()
 
-    run_async(course())
+    run_async(main())

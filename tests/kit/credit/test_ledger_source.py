@@ -14,7 +14,7 @@ from workbench.spec import BudgetSpec, lm_spec
 
 
 def test_answers_and_effects_of_the_repeated_run_are_taken_and_no_others(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         for number in (2, 3, 4):
             sql = "insert into runs (id, run, status, started, spec, options) values (?, ?, '', '', '', '')"
@@ -37,4 +37,4 @@ def test_answers_and_effects_of_the_repeated_run_are_taken_and_no_others(tmp_pat
         assert await ask(4, "fourth", reuse=True) == ("first", "done in 4", 0)
         store.close()
 
-    run_async(course())
+    run_async(main())

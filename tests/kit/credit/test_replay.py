@@ -10,7 +10,7 @@ from tests.kit.credit.planted import STRONG, Models, Planted, chain, fail, new_s
 
 from workbench.lm import Response
 from workbench.spec import lm_spec
-from workbench_kit.credit import Diagnosis, Repair, TraceStep, bisect_steps, most_reruns, scan_steps
+from workbench_kit.credit import Diagnosis, Repair, TraceStep, bisect_steps, max_reruns, scan_steps
 
 
 def strong(step: TraceStep) -> list[Repair]:
@@ -37,7 +37,7 @@ async def diagnose_many(folder: Path, traces: int, seed: int) -> list[tuple[int,
 def check(found: list[tuple[int, int, Diagnosis]], share: float) -> None:
     right = [d.step is not None and d.step.index == fault and d.repaired for _, fault, d in found]
     assert sum(right) >= share * len(found)
-    assert all(d.reruns <= most_reruns(length) for length, _, d in found)
+    assert all(d.reruns <= max_reruns(length) for length, _, d in found)
 
 
 def test_bisection_finds_agent_and_step_of_planted_failures(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_bisection_finds_100_planted_failures(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_the_repair_is_answered_from_the_journal(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(10, tmp_path), "r0", 10, Models(Planted({"r0": 6}), Planted({})), store, 1)
         repaired = {failed.steps[6].address: strong(failed.steps[6])[0]}
@@ -63,13 +63,13 @@ def test_what_comes_before_the_repair_is_answered_from_the_journal(tmp_path: Pat
         assert await failed.rerun(repaired) and failed.paid() == 4
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_bisection_that_starts_at_the_wrong_end_is_caught(tmp_path: Path) -> None:
     """Repairs of later steps alone do not make the run pass: only a beginning that holds the fault does."""
 
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(8, tmp_path), "r0", 8, Models(Planted({"r0": 3}), Planted({})), store, 1)
         passing = []
@@ -79,11 +79,11 @@ def test_bisection_that_starts_at_the_wrong_end_is_caught(tmp_path: Path) -> Non
         assert passing == [False] * 4 + [True] * 5
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_a_run_that_no_repair_saves_gets_no_step(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(6, tmp_path), "r0", 6, Models(Planted({"r0": 2}), Planted({"r0": 2})), store, 1)
         found = await bisect_steps(failed.steps, failed.rerun, strong)
@@ -92,11 +92,11 @@ def test_a_run_that_no_repair_saves_gets_no_step(tmp_path: Path) -> None:
         assert scanned.step is None and scanned.reruns == 6
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_of_two_faults_the_last_is_named_and_said_not_to_do_alone(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(8, tmp_path), "r0", 8, Models(Planted({"r0": (2, 5)}), Planted({})), store, 1)
         found = await bisect_steps(failed.steps, failed.rerun, strong)
@@ -104,22 +104,22 @@ def test_of_two_faults_the_last_is_named_and_said_not_to_do_alone(tmp_path: Path
         assert found.evidence.endswith("fails with this one alone")
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_a_scan_takes_the_earliest(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(9, tmp_path), "r0", 9, Models(Planted({"r0": 5}), Planted({})), store, 1)
         plain = await scan_steps(failed.steps, failed.rerun, strong)
         assert (plain.step and plain.step.index, plain.reruns, plain.confidence) == (5, 6, 1.0)
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_an_answer_of_a_passing_sibling_repairs_a_step_without_a_call(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         failed = await fail(chain(4, tmp_path), "r0", 4, Models(Planted({"r0": 3}), Planted({})), store, 1)
         step = failed.steps[3]
@@ -129,11 +129,11 @@ def test_an_answer_of_a_passing_sibling_repairs_a_step_without_a_call(tmp_path: 
         assert failed.paid() == 0
         store.close()
 
-    run_async(course())
+    run_async(main())
 
 
 def test_fresh_draws_differ_also_where_the_model_answers_at_temperature_zero(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         store = new_store(tmp_path / "a.db")
         models = Models(Planted({"r0": 1}, wrong=0.7), Planted({}))
         number = next(i for i in range(99) if random.Random(f"r{i} 1 0").random() < 0.7)
@@ -146,4 +146,4 @@ def test_fresh_draws_differ_also_where_the_model_answers_at_temperature_zero(tmp
         assert warm and all(r.temperature for r in warm) and len({r.replica for r in warm}) > 1
         store.close()
 
-    run_async(course())
+    run_async(main())

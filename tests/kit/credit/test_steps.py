@@ -27,7 +27,7 @@ def run_repaired(
 ) -> tuple[list[TraceStep], Any]:
     """(steps, the run with the repairs that `pick` makes of them)."""
 
-    async def course() -> tuple[list[TraceStep], Any]:
+    async def main() -> tuple[list[TraceStep], Any]:
         store = new_store(database)
         ledger = Ledger(store, 1, BudgetSpec.model_validate({}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1, "temperature": 1.0})
@@ -40,7 +40,7 @@ def run_repaired(
         store.close()
         return steps, again
 
-    return run_async(course())
+    return run_async(main())
 
 
 def test_a_repair_reaches_one_sample_of_a_vote(tmp_path: Path) -> None:

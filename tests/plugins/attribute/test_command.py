@@ -18,7 +18,7 @@ from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.spec import lm_spec
 from workbench.store import Store
-from workbench_attribute import attribute as course
+from workbench_attribute import attribute as module
 from workbench_attribute.attribute import attribute
 from workbench_attribute.settings import Judging
 from workbench_kit.logs import Log, load_stored_logs, model_of_run
@@ -294,7 +294,7 @@ def test_the_answers_of_an_agent_and_the_results_of_its_tools_are_steps_in_their
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
     """The judge of the command is a function."""
     script = Script(rule)
-    monkeypatch.setattr(course, "LMPool", lambda: script)
+    monkeypatch.setattr(module, "LMPool", lambda: script)
     return script
 
 

@@ -412,10 +412,10 @@ def test_a_row_says_how_many_of_its_runs_measured_anything() -> None:
 
 
 def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
-    from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
+    from workbench_bench.sizes import MIN_BUDGET, PROOF, ROWS
 
-    assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, LEAST_BUDGET)
+    assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, MIN_BUDGET)
     shown = " ".join(CliRunner().invoke(cli, ["plugin", "bench", "--help"]).output.split())
     assert f"proof ({PROOF}) and baseline ({ROWS['val']}) included" in shown
-    at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)
-    assert at_least.error is None and at_least.calls <= LEAST_BUDGET
+    at_least = run_world(WORLDS["null"], "random", calls=MIN_BUDGET, seed=0)
+    assert at_least.error is None and at_least.calls <= MIN_BUDGET

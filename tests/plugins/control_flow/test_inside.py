@@ -31,7 +31,7 @@ DEEP: dict[str, Any] = {
         "over": "words",
         "as": "word",
         "gather": {"counts": "vowels"},
-        "most": 4,
+        "max_items": 4,
         "nodes": {
             "try": {
                 "loop": {"code": "word -> vowels: int", "source": "def count(word): return 0"},

@@ -23,7 +23,7 @@ FETCH = {
     "over": "plan",
     "as": ["source", "ask"],
     "gather": {"evidence": "found"},
-    "most": 3,
+    "max_items": 3,
 }
 
 
@@ -108,7 +108,7 @@ def test_an_item_that_fails_fails_the_row_when_the_others_have_ended(folder: Pat
         ({"over": None}, "over is missing: name the field with the list"),
         ({"gather": {"evidence": "fnd"}}, "no node inside 'n' writes 'fnd'. Did you mean 'found'?"),
         ({"of": {"predict": "a -> b"}, "nodes": {"x": {"predict": "a -> b"}}, "gather": {}}, "give either `of`"),
-        ({"most": 0}, "greater than or equal to 1"),
+        ({"max_items": 0}, "greater than or equal to 1"),
     ],
 )
 def test_what_cannot_work_is_said_when_the_file_is_read(change: dict[str, Any], said: str, folder: Path) -> None:

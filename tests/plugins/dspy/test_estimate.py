@@ -57,5 +57,5 @@ def test_a_module_takes_what_estimate_said_of_it(tmp_path: Path) -> None:
     run_rows(task.workflow, [dict(row.fields) for row in task.dataset.val], script, tmp_path / "run.db")
     tokens = [estimate_prompt(request) for request in script.requests]
     assert len(tokens) == found["baseline_calls"] == 24
-    assert found["baseline"]["least_input_tokens"] <= sum(tokens) <= found["baseline"]["most_input_tokens"]
+    assert found["baseline"]["min_input_tokens"] <= sum(tokens) <= found["baseline"]["max_input_tokens"]
     assert abs(found["input_tokens"] - sum(tokens[::3]) / 8) < 10, "the first prompts are those of the run"

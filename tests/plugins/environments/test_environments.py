@@ -66,16 +66,16 @@ def test_random_walks_keep_scores_in_range_and_branches_apart(name: str, base: P
 def test_every_transition_is_read_from_the_journal_in_a_resumed_run(base: Path) -> None:
     journal = Journal()
 
-    async def course() -> list[Position]:
+    async def main() -> list[Position]:
         game = episode("grid", base, journal)
         first = await game.start()
         second = await game.take(first, "south")
         return [first, second, await game.replay(second)]
 
-    whole = asyncio.run(course())
+    whole = asyncio.run(main())
     assert journal.ran == 3
     journal.at = 0
-    assert asyncio.run(course()) == whole and journal.ran == 3
+    assert asyncio.run(main()) == whole and journal.ran == 3
 
 
 def test_a_world_that_cannot_be_reset_is_refused(base: Path) -> None:
@@ -88,14 +88,14 @@ def test_a_world_that_cannot_be_reset_is_refused(base: Path) -> None:
 def test_a_fault_is_recorded_and_the_same_when_it_is_read_again(base: Path) -> None:
     journal = Journal()
 
-    async def course() -> None:
+    async def main() -> None:
         game = episode("python:coin.py:Coin", base, journal)
         await game.take(await game.start(), "break")
 
     for _ in range(2):
         journal.at = 0
         with pytest.raises(NodeError, match="RuntimeError: it broke") as caught:
-            asyncio.run(course())
+            asyncio.run(main())
         assert caught.value.kind == "environment" and journal.ran == 2
 
 

@@ -66,7 +66,7 @@ def test_a_row_gets_the_databases_of_its_agent_and_no_run_database_and_no_pipe(t
     try:
         assert (home / "runs.db-wal").exists()
 
-        async def course() -> list[str]:
+        async def main() -> list[str]:
             workspaces = Workspaces()
             try:
                 async with workspaces.fresh(home) as place:
@@ -74,7 +74,7 @@ def test_a_row_gets_the_databases_of_its_agent_and_no_run_database_and_no_pipe(t
             finally:
                 workspaces.remove()
 
-        assert asyncio.run(course()) == ["knowledge.db", "note.db"]
+        assert asyncio.run(main()) == ["knowledge.db", "note.db"]
     finally:
         store.close()
 
@@ -99,7 +99,7 @@ def test_4_dependencies_are_linked_and_what_node_finds_above_the_folder_too(tmp_
     folder, places = write_project(tmp_path), Workspaces()
     (folder / ".git").mkdir()
 
-    async def course() -> None:
+    async def main() -> None:
         async with places.fresh(folder) as place:
             assert (place / "node_modules").resolve() == folder / "node_modules" and not (place / ".git").exists()
             assert (place.parent / "node_modules").resolve() == tmp_path / "node_modules"
@@ -112,7 +112,7 @@ def test_4_dependencies_are_linked_and_what_node_finds_above_the_folder_too(tmp_
             assert not (place / "node_modules").exists()
 
     try:
-        asyncio.run(course())
+        asyncio.run(main())
     finally:
         places.remove()
 

@@ -271,7 +271,7 @@ def test_the_gateway_runs_functions_in_production(tmp_path: Path) -> None:
     file.write_text(json.dumps({"name": "t", "lm": "openai/m", "nodes": {"solve": made}}))
     spec, _, workflow = read_workflow(file, [])
 
-    async def course(say: Any) -> list[str]:
+    async def main(say: Any) -> list[str]:
         script.say = say
         store = Store(IN_MEMORY)
         run_id = add_run(store, run="gateway", name="t", status="running", spec="", options="{}")
@@ -284,9 +284,9 @@ def test_the_gateway_runs_functions_in_production(tmp_path: Path) -> None:
             await runtime.aclose()
             store.close()
 
-    assert asyncio.run(course(count)) == ["2"]
+    assert asyncio.run(main(count)) == ["2"]
     with pytest.raises(Refused, match="in 2 answers in a row"):
-        asyncio.run(course(lambda request: call_tools(("vowels", "{}"))))
+        asyncio.run(main(lambda request: call_tools(("vowels", "{}"))))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench_external.hub import Hub
-from workbench_kit.acting import LEAST_CHANGES, Beside
+from workbench_kit.acting import MIN_CHANGES, Beside
 from workbench_testing.simulated import SimulatedLM, SimulatedPool
 
 #: Notes that it was here, and says whether it was before, or in which of several places.
@@ -158,17 +158,17 @@ def test_what_was_seen_to_outlive_rows_can_be_asked_of_the_run(tmp_path: Path) -
     run = add_run(store, run="r", name="t", status="running", spec="", options="{}")
     runtime = Runtime(Ledger(store, run, BudgetSpec.model_validate({}), recorded=False), lm_spec("openai/m"))
 
-    async def course() -> list[list[str]]:
+    async def main() -> list[list[str]]:
         hub = await runtime.shared("external", Hub.open)
         found: list[list[str]] = []
-        for _ in range(LEAST_CHANGES):
+        for _ in range(MIN_CHANGES):
             found.append(runtime.kept_state())
             hub.count("agent", {"left_beside": ["memory.jsonl"]})
         found.append(runtime.kept_state())
         await runtime.aclose()
         return found
 
-    *before, after = workbench.base.concurrency.run_in_loop(course())
+    *before, after = workbench.base.concurrency.run_in_loop(main())
     assert not any(before) and after == ["'agent' leaves files beside its program or tools from row to row"]
     store.close()
 

@@ -23,7 +23,7 @@ from workbench_external.asking import Refusals, choose_model
 from workbench_external.config import ExternalConfig
 from workbench_external.gateway import Refused
 from workbench_external.observed import describe_calls, observe_file
-from workbench_external.session import MOST_FAILURES
+from workbench_external.session import MAX_FAILURES
 from workbench_testing.simulated import LABELS
 
 REFUSAL = (400, {"error": {"message": "top_logprobs is not for this model", "type": "invalid_request_error"}})
@@ -79,7 +79,7 @@ def test_5_the_models_that_an_agent_names_are_told_by_eval(tmp_path: Path) -> No
 
 
 def test_names_that_are_not_used_any_more_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_MOST_MODELS", 3)
+    monkeypatch.setattr(asking, "_MAX_MODELS", 3)
     named = asking.Named()
     for name in ["used", "a", "used", "b", "used", "c", "used", "d"]:
         named.count(name, Response("", usd=1.0), f"openai/{name}")
@@ -271,7 +271,7 @@ while True:
         report = evaluate(path, database=tmp_path / "run.db", options=EvalOptions(split="val"))
         asked = len(server.asked)
     assert report.status == "finished" and report.failures == {"steps": 4}
-    assert asked == 4 * (MOST_FAILURES * 2 + 1)
+    assert asked == 4 * (MAX_FAILURES * 2 + 1)
 
 
 def test_1_a_draw_that_failed_takes_no_other_calls_answer(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.helpers.scripted import Script
 from workbench.cli import cli, main
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
-from workbench_feedback import induce as course
+from workbench_feedback import induce as induction
 from workbench_feedback.metrics_file import read_metrics
 
 
@@ -23,7 +23,7 @@ from workbench_feedback.metrics_file import read_metrics
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
     """The model of the command is a function."""
     script = rules()
-    monkeypatch.setattr(course, "LMPool", lambda: script)
+    monkeypatch.setattr(induction, "LMPool", lambda: script)
     monkeypatch.delenv("WORKBENCH_LM", raising=False)
     return script
 

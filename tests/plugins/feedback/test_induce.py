@@ -17,12 +17,12 @@ from workbench.lm import Request, Response
 from workbench.proof import interval
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench_feedback import induce as course
+from workbench_feedback import induce as induction
 from workbench_feedback.clustering import Groups, cut_tree
 from workbench_feedback.comments import Comment, Comments
 from workbench_feedback.coverage import Agreement, Match, interval_of_ratio, shuffle_traces
 from workbench_feedback.grounding import Aspect
-from workbench_feedback.induce import InducedSet, choose, hold_out, induce, most_calls
+from workbench_feedback.induce import InducedSet, choose, hold_out, induce, max_calls
 from workbench_feedback.settings import Induction
 from workbench_kit.logs import Log, LogStep
 
@@ -197,8 +197,8 @@ def test_the_control_gives_each_trace_the_comments_of_another_one() -> None:
 
 
 def test_the_best_balance_wins_and_of_equal_ones_the_fewest_metrics() -> None:
-    def trial(n: int, *match: int) -> course.Trial:
-        return course.Trial(((0,),) * n, (None,) * n, Agreement((Match(*match),)))  # type: ignore[arg-type]
+    def trial(n: int, *match: int) -> induction.Trial:
+        return induction.Trial(((0,),) * n, (None,) * n, Agreement((Match(*match),)))  # type: ignore[arg-type]
 
     assert len(choose([trial(2, 4, 2, 2, 0), trial(3, 4, 4, 4, 0), trial(4, 4, 4, 6, 2)]).metrics) == 3
     assert len(choose([trial(4, 4, 4, 5, 1), trial(3, 4, 4, 5, 1)]).metrics) == 3
@@ -277,7 +277,7 @@ def test_what_is_in_flight_at_an_error_is_recorded(tmp_path: Path) -> None:
 
 def test_the_calls_are_not_more_than_were_said_before(tmp_path: Path) -> None:
     world = plant(4, traces=12)
-    most = most_calls(world.comments, settings())
+    most = max_calls(world.comments, settings())
     script = Script(spoilt(say_rules, "Rate the log"))
     induced(world, tmp_path, script)
     assert len(script.requests) <= most

@@ -115,7 +115,7 @@ def test_the_server_lists_its_tools_and_bears_wrong_calls(library: Path) -> None
     mcp = pytest.importorskip("mcp")
     from mcp.client.stdio import stdio_client
 
-    async def course() -> None:
+    async def main() -> None:
         server = mcp.StdioServerParameters(command=workbench(), args=["agent", "functions", "serve", str(library)])
         async with stdio_client(server) as (read, write), mcp.ClientSession(read, write) as session:
             await session.initialize()
@@ -128,7 +128,7 @@ def test_the_server_lists_its_tools_and_bears_wrong_calls(library: Path) -> None
             good = await session.call_tool("shout", {"text": "hey"})
             assert not good.is_error and good.structured_content == {"said": "HEY!"}
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(library: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(libra
     served = write(library.parent, "served.yaml", nodes)
     ruled(served, {"ask": "shout"})
 
-    async def course() -> list[tuple[str, Any, bool]]:
+    async def main() -> list[tuple[str, Any, bool]]:
         sandbox, tools = await open_sandbox(), tool_names(read_library(served))
         calls = [("solve_double", {"x": 100}), ("shout", {"text": "hey"}), ("solve_double", {"x": 3})]
         try:
@@ -155,7 +155,7 @@ def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(libra
         finally:
             await sandbox.aclose()
 
-    denied, asked, allowed = asyncio.run(course())
+    denied, asked, allowed = asyncio.run(main())
     assert denied == ("double is not allowed here: small numbers only", None, True)
     assert asked == ("shout needs a person's consent, and nobody is here to ask", None, True)
     assert allowed == ("6", {"result": 6}, False)

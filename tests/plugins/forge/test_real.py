@@ -288,7 +288,7 @@ def test_hostile_programs_alone_change_nothing(tmp_path: Path, trap: dict[str, H
 def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: dict[str, Hostile]) -> None:
     """The control of all the above: with resource limits alone the same functions bring the secret back."""
 
-    async def course() -> list[str]:
+    async def main() -> list[str]:
         sandbox = LinuxSandbox("limits-only")
         sandbox_secret = [h for n, h in trap.items() if n.startswith("secret file")]
         try:
@@ -296,7 +296,7 @@ def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: 
         finally:
             await sandbox.aclose()
 
-    for said in asyncio.run(course()):
+    for said in asyncio.run(main()):
         assert any(form.decode() in said for form in written(CANARY))
 
 

@@ -283,7 +283,7 @@ def test_a_run_of_the_workbench_records_a_rollout_that_training_can_use(checkpoi
     node = {"kind": "predict", "signature": "text -> reply", "decoding": {"temperature": 1.0, "max_tokens": 6}}
     workflow = Workflow({"nodes": {"first": node, "second": {**node, "signature": "reply -> final"}}}, tmp_path)
 
-    async def course():
+    async def main():
         store = Store(tmp_path / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         spec = lm_spec({"model": f"hf:{checkpoint}", "extra": {"device": "cpu"}})
@@ -295,7 +295,7 @@ def test_a_run_of_the_workbench_records_a_rollout_that_training_can_use(checkpoi
         store.close()
         return traces
 
-    fresh, replayed = asyncio.run(course())
+    fresh, replayed = asyncio.run(main())
     assert [step["agent"] for step in fresh.rollout] == ["first", "second"][: len(fresh.rollout)]
     assert fresh.rollout == replayed.rollout and fresh.rollout
     model = transformers.LlamaForCausalLM.from_pretrained(checkpoint)

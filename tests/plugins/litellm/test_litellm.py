@@ -156,7 +156,7 @@ def test_a_body_without_an_end_is_read_to_its_bound_and_no_further(fault: str, m
 
 
 def test_such_a_body_is_tried_again_and_its_end_is_journalled(tmp_path: Path) -> None:
-    async def course() -> None:
+    async def main() -> None:
         for _ in range(2):  # again as another process: from the journal
             lm = provider.anything("", settings(api_base=server.base))
             with journal(tmp_path / "run.db", calls=9) as ledger:
@@ -168,7 +168,7 @@ def test_such_a_body_is_tried_again_and_its_end_is_journalled(tmp_path: Path) ->
             await lm.aclose()
 
     with ChatServer("endless") as server:
-        run(course)
+        run(main)
         assert server.requests == 2
 
 
@@ -381,7 +381,7 @@ def test_addresses_in_headers_and_fields_are_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "lacking"),
+    ("settings", "missing"),
     [
         ({"model": "anthropic/claude-x"}, "ANTHROPIC_API_KEY"),
         ({"model": "anthropic/claude-x", "api_base": "http://127.0.0.1:9"}, None),
@@ -391,14 +391,14 @@ def test_addresses_in_headers_and_fields_are_data() -> None:
     ],
 )
 def test_friction_22_a_missing_key_is_told_before_the_first_call(
-    settings: dict[str, Any], lacking: str | None, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], missing: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ANTHROPIC_API_KEY", "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(name, raising=False)
     lm: Any = make_lm(lm_spec({**settings, "model": f"litellm/{settings['model']}"}))
-    if lacking is None:
+    if missing is None:
         return lm.ready()
-    with pytest.raises(LMError, match=f"set the variable {lacking}") as caught:
+    with pytest.raises(LMError, match=f"set the variable {missing}") as caught:
         lm.ready()
     assert caught.value.kind == "auth"
     return None

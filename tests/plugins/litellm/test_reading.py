@@ -70,13 +70,13 @@ def serving(*answers: tuple[int, Any]) -> Iterator[tuple[Server, str]]:
 def ask(base: str, model: str, *requests: Request, **settings: Any) -> list[Response]:
     lm: Any = make_lm(lm_spec({"model": model, "api_base": base, "timeout": 5, **settings}))
 
-    async def course() -> list[Response]:
+    async def main() -> list[Response]:
         try:
             return [await lm.complete(request) for request in requests or (ASK,)]
         finally:
             await lm.aclose()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def answer(model: str, body: Any, request: Request = ASK) -> Response:

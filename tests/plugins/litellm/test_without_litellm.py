@@ -59,13 +59,13 @@ def test_models_that_dspy_serves_itself_need_no_litellm(model: str, uninstalled:
         lm: Any = make_lm(lm_spec({"model": model, "api_base": server.base}))
         lm.ready()
 
-        async def course() -> Any:
+        async def main() -> Any:
             try:
                 return await lm.complete(Request(({"role": "user", "content": "hello"},)))
             finally:
                 await lm.aclose()
 
-        assert asyncio.run(course()).text == "hello" and server.requests == 1
+        assert asyncio.run(main()).text == "hello" and server.requests == 1
 
 
 @pytest.mark.parametrize(

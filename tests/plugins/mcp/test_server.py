@@ -71,10 +71,10 @@ async def session(folder: Path) -> AsyncIterator[ClientSession]:
         yield client
 
 
-def ask(folder: Path, course: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+def ask(folder: Path, main: Callable[[ClientSession], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         async with session(folder) as client:
-            return await course(client)
+            return await main(client)
 
     return asyncio.run(run())
 
@@ -94,10 +94,10 @@ async def refused(client: ClientSession, name: str, **arguments: Any) -> str:
 
 @pytest.mark.slow
 def test_the_tools_have_typed_inputs_and_say_which_of_them_pay(folder: Path) -> None:
-    async def course(client: ClientSession) -> Any:
+    async def main(client: ClientSession) -> Any:
         return (await client.list_tools()).tools
 
-    tools = {tool.name: tool for tool in ask(folder, course)}
+    tools = {tool.name: tool for tool in ask(folder, main)}
     assert {
         "validate",
         "estimate",
@@ -128,7 +128,7 @@ def test_a_workflow_is_checked_estimated_optimized_and_looked_at(folder: Path) -
     async def progress(done: float, of: float | None, said: str | None) -> None:
         told.append((done, of, said))
 
-    async def course(client: ClientSession) -> dict[str, Any]:
+    async def main(client: ClientSession) -> dict[str, Any]:
         found: dict[str, Any] = {
             "validate": await call(client, "validate", file="tickets.yaml"),
             "estimate": await call(client, "estimate", file="tickets.yaml"),
@@ -140,7 +140,7 @@ def test_a_workflow_is_checked_estimated_optimized_and_looked_at(folder: Path) -
             found[name] = await call(client, name, **given.get(name, {}))
         return found
 
-    found = ask(folder, course)
+    found = ask(folder, main)
     assert found["validate"]["ok"] and found["validate"]["rows"]["test"] == 40
     assert found["estimate"]["lines"]
     report = found["optimize"]
@@ -159,12 +159,12 @@ def test_a_workflow_is_checked_estimated_optimized_and_looked_at(folder: Path) -
 def test_a_wrong_file_is_told_with_its_place(folder: Path) -> None:
     write(folder, metric="exact_match(lable)")
 
-    async def course(client: ClientSession) -> tuple[Any, str]:
+    async def main(client: ClientSession) -> tuple[Any, str]:
         return await call(client, "validate", file="tickets.yaml"), await refused(
             client, "optimize", file="tickets.yaml"
         )
 
-    checked, said = ask(folder, course)
+    checked, said = ask(folder, main)
     assert not checked["ok"] and checked["errors"][0]["line"] and "lable" in checked["errors"][0]["message"]
     assert "lable" in said and re.search(r"tickets\.yaml:\d+:\d+: ", said), (
         "place, then message, then a line with the hint"
@@ -176,7 +176,7 @@ def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> Non
     rows = {"train": 12, "val": 60, "test": 100}
     write(folder, data={"file": "tickets.jsonl", "split": rows}, budget={"calls": 900}, concurrency=1)
 
-    async def course(client: ClientSession) -> tuple[Any, Any]:
+    async def main(client: ClientSession) -> tuple[Any, Any]:
         seen = anyio.Event()
 
         async def progress(done: float, of: float | None, said: str | None) -> None:
@@ -198,7 +198,7 @@ def test_cancelling_interrupts_the_run_which_can_be_resumed(folder: Path) -> Non
             await anyio.sleep(0.1)
         return run, await call(client, "resume")
 
-    run, report = ask(folder, course)
+    run, report = ask(folder, main)
     assert run["status"] == "interrupted" and report["run"] == run["run"] and report["status"] == "finished"
     store = Store(folder / "workbench.db")
     (paid,) = store.rows("select sum(attempts) as n from calls where reused is null")
@@ -233,24 +233,24 @@ def test_a_file_that_runs_code_is_refused_until_the_human_trusts_it(folder: Path
 def test_files_outside_the_root_are_not_touched(folder: Path) -> None:
     (folder / "link.yaml").symlink_to("/etc/hostname")
 
-    async def course(client: ClientSession) -> list[str]:
+    async def main(client: ClientSession) -> list[str]:
         asked = []
         for path in ("../elsewhere.yaml", "/etc/passwd", "link.yaml"):
             asked += [await refused(client, name, file=path) for name in ("validate", "estimate", "optimize")]
             asked.append(await refused(client, "optimize", file="tickets.yaml", out=path))
         return asked
 
-    said = ask(folder, course)
+    said = ask(folder, main)
     assert len(said) == 12 and all("outside of" in one for one in said)
 
 
 @pytest.mark.slow
 def test_an_argument_is_never_an_option(folder: Path) -> None:
-    async def course(client: ClientSession) -> list[str]:
+    async def main(client: ClientSession) -> list[str]:
         given: list[dict[str, Any]] = [{"run": "--db=/etc/x"}, {"run": ""}, {"run": "-h"}, {"calls": -1}]
         return [await refused(client, "show", **arguments) for arguments in given]
 
-    assert all("validation" in said.lower() for said in ask(folder, course))
+    assert all("validation" in said.lower() for said in ask(folder, main))
 
 
 def test_finding_8_a_run_is_a_name_and_never_a_path(folder: Path) -> None:
@@ -272,13 +272,13 @@ def test_finding_8_a_run_is_a_name_and_never_a_path(folder: Path) -> None:
         f"../{secret.name}/w.yaml",
     ]
 
-    async def course(client: ClientSession) -> list[str]:
+    async def main(client: ClientSession) -> list[str]:
         tools = ("attribute", "show", "diff", "export", "resume")
         return [await refused(client, tool, run=path) for tool in tools for path in paths] + [
             await refused(client, "attribute", run=path, method="random") for path in paths
         ]
 
-    said = ask(folder, course)
+    said = ask(folder, main)
     assert len(said) == 36 and all("SECRET" not in one and "is not in" in one for one in said), said
 
 

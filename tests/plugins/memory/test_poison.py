@@ -12,7 +12,7 @@ from tests.helpers.memory_worlds import RECALL, TRIGGER, World, attacked, poison
 MEMORY = {"memory": {"k": 4, "kinds": ["examples"], "trials": 2}}
 
 
-def course(folder: Path, poison: int, seen: float) -> tuple[dict[bool, float], float]:
+def main(folder: Path, poison: int, seen: float) -> tuple[dict[bool, float], float]:
     """Accuracy on fresh inputs with the trigger and without it, and the share of poison that was set aside."""
     sizes: dict[str, Any] = {"sizes": (100, 60, 60), "clean": 0, "seen": seen}
     rows = poisoned_rows(0, poison=poison, **sizes)
@@ -33,8 +33,8 @@ def course(folder: Path, poison: int, seen: float) -> tuple[dict[bool, float], f
 )
 def test_what_val_never_saw_harms_inputs_with_the_trigger_alone(poison: int, tmp_path: Path) -> None:
     """The bound: inputs without the trigger lose nothing, so no more is lost than the share of inputs that carry it."""
-    clean, _ = course(tmp_path / "clean", 0, 0.0)
-    hit, out = course(tmp_path / "hit", poison, 0.0)
+    clean, _ = main(tmp_path / "clean", 0, 0.0)
+    hit, out = main(tmp_path / "hit", poison, 0.0)
     assert clean[True] > 0.8 and clean[False] > 0.8
     assert hit[False] >= clean[False] - 0.05
     assert out == 0 and hit[True] < clean[True] - 0.1, "what val does not show is not found: the attack works"
@@ -42,5 +42,5 @@ def test_what_val_never_saw_harms_inputs_with_the_trigger_alone(poison: int, tmp
 
 @pytest.mark.slow
 def test_poison_of_a_fifth_is_found_where_val_carries_the_trigger_as_often(tmp_path: Path) -> None:
-    hit, out = course(tmp_path, 20, 0.2)
+    hit, out = main(tmp_path, 20, 0.2)
     assert out > 0.8 and hit[True] > 0.6 and hit[False] > 0.85

@@ -14,7 +14,7 @@ from tests.helpers.lm_faults import ChatServer, answer
 from tests.plugins.openai.test_openai import ask, fail, settings
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Request
+from workbench.lm import MAX_TOKENS, Request
 from workbench_kit.wire import Form, parse_price
 from workbench_openai import client, wire
 
@@ -50,7 +50,7 @@ def usage(prompt: str, completion: str = "1") -> str:
         "[7]",
         "{}",
         "1.5",
-        str(MOST_TOKENS + 1),
+        str(MAX_TOKENS + 1),
     ],
 )
 def test_usage_that_nobody_can_have_had_is_estimated(told: str) -> None:
@@ -123,7 +123,7 @@ def test_no_body_is_a_bug(choice: Any, message: Any, whole: Any) -> None:
     for body in (whole, {"choices": [choice]}, {"choices": [{"message": message, "logprobs": choice}], "usage": whole}):
         found = parse(json.dumps(body))
         if not isinstance(found, str):
-            assert 0 <= found.prompt_tokens <= MOST_TOKENS and 0 <= found.completion_tokens <= MOST_TOKENS
+            assert 0 <= found.prompt_tokens <= MAX_TOKENS and 0 <= found.completion_tokens <= MAX_TOKENS
 
 
 @given(values, values)
@@ -216,7 +216,7 @@ def test_a_flood_of_headers_and_broken_http_are_one_typed_error(head: bytes, par
         finally:
             writer.close()
 
-    async def course() -> LMError:
+    async def main() -> LMError:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         lm = client.openai("m", settings(api_base=base))
@@ -230,7 +230,7 @@ def test_a_flood_of_headers_and_broken_http_are_one_typed_error(head: bytes, par
             server.close()
             await asyncio.sleep(0.05)  # connections that broke off are closed in later turns of the loop
 
-    error = asyncio.run(course())
+    error = asyncio.run(main())
     assert error.kind in ("broken", "bad_body", "connection", "bad_request") and len(str(error)) < 500
 
 

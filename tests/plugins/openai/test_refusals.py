@@ -107,7 +107,7 @@ def converse(refuse: Refuse, path: str = "/v1", base: str = "/v1", calls: int = 
         why = refuse(given)
         return web.json_response(error(why) if why else body(), status=400 if why else 200)
 
-    async def course() -> None:
+    async def main() -> None:
         app = web.Application()
         app.router.add_post(f"{path}/chat/completions", answer)
         async with TestServer(app) as server:
@@ -119,7 +119,7 @@ def converse(refuse: Refuse, path: str = "/v1", base: str = "/v1", calls: int = 
             finally:
                 await lm.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
     return seen
 
 

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from workbench.errors import LMError
 from workbench.lm import Request
-from workbench_kit.wire import MOST_FORMS, allowed_tokens
+from workbench_kit.wire import MAX_FORMS, allowed_tokens
 from workbench_openai import client
 
 ASK = Request(({"role": "user", "content": "hello"},))
@@ -56,7 +56,7 @@ def asked(most: int, words: str, calls: int = 2, seen: list[int] | None = None) 
             return web.json_response({"error": {"message": told}}, status=400)
         return web.json_response({"choices": [{"finish_reason": "stop", "message": {"content": "hi"}}]})
 
-    async def course() -> None:
+    async def main() -> None:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", answer)
         async with TestServer(app) as server:
@@ -69,7 +69,7 @@ def asked(most: int, words: str, calls: int = 2, seen: list[int] | None = None) 
             finally:
                 await lm.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
     return seen
 
 
@@ -93,7 +93,7 @@ def test_a_prompt_that_leaves_no_room_is_too_long(prompt: int) -> None:
 
 @pytest.mark.parametrize(
     ("words", "requests"),
-    [("max_tokens: {} > {less}, which is the maximum", MOST_FORMS), ("the system role is not supported", 1)],
+    [("max_tokens: {} > {less}, which is the maximum", MAX_FORMS), ("the system role is not supported", 1)],
     ids=["less and less", "a setting that is not in the request"],
 )
 def test_a_server_that_refuses_every_form_is_not_asked_without_end(words: str, requests: int) -> None:

@@ -12,7 +12,7 @@ from tests.helpers.planted import plant
 
 from workbench.lm import Request
 from workbench.store import RunRecord, Store
-from workbench_optuna.importance import LEAST_TRIALS, explain_scores
+from workbench_optuna.importance import MIN_TRIALS, explain_scores
 
 NAMES = ("words", "demos", "temperature", "shown")
 
@@ -84,9 +84,7 @@ def test_it_agrees_with_fanova() -> None:
 
 
 def test_few_trials_and_equal_scores_say_nothing() -> None:
-    assert (
-        explain_scores(draw("words", 0, n=LEAST_TRIALS - 1)) == {} != explain_scores(draw("words", 0, n=LEAST_TRIALS))
-    )
+    assert explain_scores(draw("words", 0, n=MIN_TRIALS - 1)) == {} != explain_scores(draw("words", 0, n=MIN_TRIALS))
     assert explain_scores([(parameters, 0.5) for parameters, _ in draw("words", 0)]) == {}
 
 

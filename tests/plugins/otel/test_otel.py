@@ -334,7 +334,7 @@ def test_a_tracker_that_raises_or_hangs_is_told_and_the_run_goes_on(
 def test_events_beyond_the_queue_of_a_tracker_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench_otel import tracker
 
-    monkeypatch.setattr(trackers, "MOST_WAITING", 5)
+    monkeypatch.setattr(trackers, "MAX_WAITING", 5)
     monkeypatch.setattr(trackers, "PATIENCE", 0.2)
     monkeypatch.setattr(tracker.OTel, "run_started", lambda self, resumed: time.sleep(3))
     told = [w for w in improve(tmp_path).warnings if "tracker" in w]

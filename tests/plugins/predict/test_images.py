@@ -219,13 +219,13 @@ def test_the_providers_send_the_part_as_the_format_has_it(folder: Path, model: s
     parts = [{"type": "text", "text": "photo:"}, {"type": "image_url", "image_url": {"url": url}}]
     lm = make_lm(lm_spec({"model": model, "api_base": f"http://127.0.0.1:{server.server_port}/v1"}))
 
-    async def course() -> Any:
+    async def main() -> Any:
         try:
             return await lm.complete(Request(({"role": "user", "content": parts},)))
         finally:
             await lm.aclose()
 
-    found = asyncio.run(course())
+    found = asyncio.run(main())
     server.shutdown()
     server.server_close()
     (body,) = arrived

@@ -89,8 +89,8 @@ def test_a_bomb_is_refused_with_its_name_and_the_bound_security_6(
 
 
 def test_labels_and_traces_count_what_they_unpack_security_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench.base.data_files.MOST_FILE", 1 << 20)
-    monkeypatch.setattr("workbench_traces.read_files.MOST_FILE", 1 << 20)
+    monkeypatch.setattr("workbench.base.data_files.MAX_FILE", 1 << 20)
+    monkeypatch.setattr("workbench_traces.read_files.MAX_FILE", 1 << 20)
     pack(tmp_path / "a.jsonl.gz", b'{"x": "', MB, 2, b'"}\n')
     with pytest.raises(SpecError, match="larger than 1 MB"):
         read_labels(tmp_path / "a.jsonl.gz")
@@ -170,8 +170,8 @@ def test_narrow_numbers_are_the_shortest_decimal_at_any_depth_I11(tmp_path: Path
 
 
 def test_rows_beyond_the_room_are_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench.task.drawn_rows.LEAST_HELD", 1 << 20)
-    monkeypatch.setattr("workbench.task.drawn_rows.MOST_TIMES", 1)
+    monkeypatch.setattr("workbench.task.drawn_rows.MIN_HELD", 1 << 20)
+    monkeypatch.setattr("workbench.task.drawn_rows.MAX_TIMES", 1)
     (tmp_path / "r.jsonl").write_text('{"text": "a", "label": "b"}\n' * 10_000)
     with pytest.raises(SpecError, match="more than 1 MB of memory") as caught:
         read_rows("r.jsonl", tmp_path, {})

@@ -76,7 +76,7 @@ def test_every_value_is_json_also_inside_others_I4(subtests: pytest.Subtests) ->
 
 def test_a_row_is_as_large_as_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not as its longest list times its widest one; and a text counts as often as it occurs in it."""
-    monkeypatch.setattr(arrow_rows, "MOST_ROW", 64 << 10)
+    monkeypatch.setattr(arrow_rows, "MAX_ROW", 64 << 10)
     small, long = pyarrow.uint8(), "x" * 1_000
     for column in (
         pyarrow.array([[[1] * 1000] + [[1]] * 1000] * 3, pyarrow.list_(pyarrow.list_(small))),

@@ -243,7 +243,7 @@ def test_a_route_inside_a_candidate_runs_where_that_candidate_is_taken(tmp_path:
 def test_the_most_calls_count_how_often_a_node_inside_runs(tmp_path: Path) -> None:
     workflow, _ = sites_of(tmp_path, {"vote": {"ensemble": ROUTE, "samples": 3}})
     rows = [Example(str(i), {}) for i in range(10)]
-    most = LearnRoute.model_validate({}).most_calls(workflow, rows, rows)
+    most = LearnRoute.model_validate({}).max_calls(workflow, rows, rows)
     assert most == 2 * 3 * (10 + 10) + 3 * 10  # two models on train and val; the routed workflow on val
 
 

@@ -16,7 +16,7 @@ from workbench.errors import PluginError
 from workbench_route.features import Features, FeatureSpace
 from workbench_route.fitting import (
     FEW_ROWS,
-    LEAST_ROWS,
+    MIN_ROWS,
     _choose_kinds,
     check_library,
     export_linear,
@@ -105,7 +105,7 @@ def test_where_nothing_is_visible_it_is_hardly_more_than_a_constant() -> None:
 
 def test_few_rows_and_equal_rows_give_a_constant() -> None:
     pytest.importorskip("sklearn")
-    made, labels = texts(0, LEAST_ROWS - 1)
+    made, labels = texts(0, MIN_ROWS - 1)
     few, unseen = fit_predictor(features_of(made), labels, SPACE.size, 0)
     assert few.constant and len(unseen) == len(made)
     made, _ = texts(0, 40)

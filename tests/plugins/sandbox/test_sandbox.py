@@ -65,7 +65,7 @@ needs_kernel = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_featu
 
 
 def inside(level: str, job: Callable[[LinuxSandbox], Awaitable[Any]], **limits: int) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         sandbox = LinuxSandbox(level, **limits)
         await sandbox.start()
         try:
@@ -73,7 +73,7 @@ def inside(level: str, job: Callable[[LinuxSandbox], Awaitable[Any]], **limits: 
         finally:
             await sandbox.aclose()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def call(level: str, source: str, timeout: float = 5.0, **arguments: Any) -> SandboxResult:
@@ -411,7 +411,7 @@ def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
 
     monkeypatch.setattr("workbench.runtime.runtime.open_sandbox", open_next)
 
-    async def course() -> None:
+    async def main() -> None:
         store = Store(tmp_path / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1}))
@@ -428,5 +428,5 @@ def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
         finally:
             store.close()
 
-    asyncio.run(course())
+    asyncio.run(main())
     assert all(f.closed for f in opened)

@@ -62,12 +62,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, list[str
     """The level that is taken from a table, and what was tried."""
     monkeypatch.delenv("WORKBENCH_SANDBOX", raising=False)
 
-    def course(choice: SandboxChoice | None = None, **levels: str) -> tuple[str, list[str]]:
+    def main(choice: SandboxChoice | None = None, **levels: str) -> tuple[str, list[str]]:
         table = Table(levels)
         monkeypatch.setattr(core, "plugins", lambda: table)
         return asyncio.run(core.open_sandbox(choice)).level, table.tried
 
-    return course
+    return main
 
 
 @pytest.mark.parametrize("linux", ["strong", "kernel"])
@@ -258,7 +258,7 @@ def test_nothing_is_fetched_but_by_the_command(monkeypatch: pytest.MonkeyPatch, 
 def test_the_watch_tells_of_a_process_that_grows() -> None:
     grows = "import time\nkept = []\nwhile True: kept.append(b'x' * (1 << 23)); time.sleep(0.01)"
 
-    async def course(source: str, seconds: float) -> int:
+    async def main(source: str, seconds: float) -> int:
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
         try:
             return await asyncio.wait_for(wait_until_exceeds(process.pid, 100 << 20), seconds)
@@ -267,20 +267,20 @@ def test_the_watch_tells_of_a_process_that_grows() -> None:
             await process.wait()
             assert await read_resident(process.pid) == 0
 
-    assert 100 << 20 < asyncio.run(course(grows, 60)) < 1 << 30
+    assert 100 << 20 < asyncio.run(main(grows, 60)) < 1 << 30
     with pytest.raises(TimeoutError):
-        asyncio.run(course("import time; time.sleep(60)", 1))
+        asyncio.run(main("import time; time.sleep(60)", 1))
 
 
 @needs_posix
 def test_the_memory_of_a_process_is_that_of_its_pages() -> None:
-    async def course() -> tuple[int, int]:
+    async def main() -> tuple[int, int]:
         before = await read_resident(os.getpid())
         with mmap.mmap(-1, 64 << 20) as held:  # an allocation may take pages that an earlier test left
             held[:: mmap.PAGESIZE] = b"x" * (len(held) // mmap.PAGESIZE)
             return before, await read_resident(os.getpid()) - len(held)
 
-    before, after = asyncio.run(course())
+    before, after = asyncio.run(main())
     assert before > 1 << 20 and abs(after - before) < 16 << 20
 
 
@@ -295,7 +295,7 @@ request = json.loads(sys.stdin.read())
 def serve(body: str, timeout: float = 30.0, monkeypatch: pytest.MonkeyPatch | None = None) -> SandboxResult:
     """What a process does with a request after it said that it is ready."""
 
-    async def course() -> SandboxResult:
+    async def main() -> SandboxResult:
         guest = await Guest.begin([sys.executable, "-I", "-S", "-c", GUEST + textwrap.dedent(body)])
         try:
             return await guest.serve(b'{"arguments": 7}', timeout, LIMITS)
@@ -303,7 +303,7 @@ def serve(body: str, timeout: float = 30.0, monkeypatch: pytest.MonkeyPatch | No
             await guest.aclose()
             assert guest.process.returncode is not None
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 @needs_posix
@@ -351,7 +351,7 @@ def test_a_process_that_does_not_get_ready_is_an_error(source: str, message: str
 def test_each_call_has_a_process_of_its_own_and_one_that_died_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     body = GUEST + "print(json.dumps({'kind': 'ok', 'value': os.getpid()}))"
 
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         sandbox = WasmSandbox("deno", Path("/"), Path("/"))
         sandbox._command = [sys.executable, "-I", "-S", "-c", body]
         await sandbox.start()
@@ -369,13 +369,13 @@ def test_each_call_has_a_process_of_its_own_and_one_that_died_is_passed_over(mon
             await sandbox.aclose()
             assert not [pid for pid in pids if await read_resident(pid)]
 
-    found = asyncio.run(course())
+    found = asyncio.run(main())
     assert len(set(found)) == 5
 
 
 @needs_posix
 def test_a_cancelled_call_ends_its_process() -> None:
-    async def course() -> None:
+    async def main() -> None:
         sandbox = WasmSandbox("deno", Path("/"), Path("/"))
         sandbox._command = [sys.executable, "-I", "-S", "-c", GUEST + "time.sleep(1e6)"]
         await sandbox.start()
@@ -388,7 +388,7 @@ def test_a_cancelled_call_ends_its_process() -> None:
         assert guest.process.returncode is not None
         await sandbox.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 @needs_posix

@@ -33,7 +33,7 @@ needs_wasm = pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")
 
 
 def inside(job: Callable[[WasmSandbox], Awaitable[Any]]) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         sandbox = await prepare_sandbox()
         try:
             await sandbox.start()
@@ -41,7 +41,7 @@ def inside(job: Callable[[WasmSandbox], Awaitable[Any]]) -> Any:
         finally:
             await sandbox.aclose()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def call(source: str, timeout: float = 20.0, **arguments: Any) -> SandboxResult:
@@ -172,10 +172,10 @@ Deno.exit(0);
 
 @needs_wasm
 def test_the_chosen_sandbox_is_opened_and_measured() -> None:
-    async def course() -> tuple[str, Any]:
+    async def main() -> tuple[str, Any]:
         sandbox = await open_sandbox(SandboxChoice("wasm"))
         found = await sandbox.call("def f(x): return x + 1", "f", {"x": 1}, timeout=20)
         await sandbox.aclose()
         return sandbox.level, found.value
 
-    assert asyncio.run(course()) == ("wasm", 2)
+    assert asyncio.run(main()) == ("wasm", 2)

@@ -37,7 +37,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 def talk(
     folder: Path,
-    course: Callable[[httpx.AsyncClient], Awaitable[Any]],
+    main: Callable[[httpx.AsyncClient], Awaitable[Any]],
     say: Say | Script = lambda request: "a",
     *,
     log: list[str] | None = None,
@@ -53,7 +53,7 @@ def talk(
             app = App(wf, Settings(**(settings or {})), (log if log is not None else []).append)
             transport = httpx.ASGITransport(app, raise_app_exceptions=True)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url=base) as client:
-                return await course(client)
+                return await main(client)
 
         return wf.run_in_loop(whole())
 
@@ -144,7 +144,7 @@ def test_typed_inputs_are_checked_by_their_types(tmp_path: Path) -> None:
 
 
 def test_a_long_body_is_refused_whatever_its_head_says(tmp_path: Path) -> None:
-    async def course(client: httpx.AsyncClient) -> list[int]:
+    async def main(client: httpx.AsyncClient) -> list[int]:
         async def parts() -> Any:
             yield b'{"text": "'
             yield b"x" * 200
@@ -155,7 +155,7 @@ def test_a_long_body_is_refused_whatever_its_head_says(tmp_path: Path) -> None:
         short = await client.post("/predict", json={"text": "x"})
         return [found.status_code for found in (whole, in_parts, short)]
 
-    assert talk(tmp_path, course, settings={"max_body": 100}) == [413, 413, 200]
+    assert talk(tmp_path, main, settings={"max_body": 100}) == [413, 413, 200]
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ def test_the_deadline_ends_the_work(tmp_path: Path) -> None:
 def test_requests_wait_for_a_turn_and_too_many_are_refused(tmp_path: Path) -> None:
     script = Slow(0.2)
 
-    async def course(client: httpx.AsyncClient) -> tuple[list[httpx.Response], list[httpx.Response]]:
+    async def main(client: httpx.AsyncClient) -> tuple[list[httpx.Response], list[httpx.Response]]:
         async def wave(size: int) -> list[httpx.Response]:
             return await asyncio.gather(*(client.post("/predict", json={"text": str(i)}) for i in range(size)))
 
         return await wave(7), await wave(5)
 
-    found, later = talk(tmp_path, course, script, settings={"concurrency": 2, "waiting": 3})
+    found, later = talk(tmp_path, main, script, settings={"concurrency": 2, "waiting": 3})
     assert [one.status_code for one in later] == [200] * 5, "those that waited have left the queue"
     codes = sorted(one.status_code for one in found)
     assert codes == [200] * 5 + [503] * 2 and script.most == 2
@@ -224,17 +224,17 @@ def test_requests_wait_for_a_turn_and_too_many_are_refused(tmp_path: Path) -> No
 
 
 def test_the_deadline_counts_the_wait_and_gives_the_turn_back(tmp_path: Path) -> None:
-    async def course(client: httpx.AsyncClient) -> list[int]:
+    async def main(client: httpx.AsyncClient) -> list[int]:
         late = await asyncio.gather(*(client.post("/predict", json={"text": str(i)}) for i in range(3)))
         script.seconds = 0.0
         return [one.status_code for one in (*late, await client.post("/predict", json={"text": "again"}))]
 
     script = Slow(30)
-    assert talk(tmp_path, course, script, settings={"concurrency": 1, "deadline": 0.3}) == [504] * 3 + [200]
+    assert talk(tmp_path, main, script, settings={"concurrency": 1, "deadline": 0.3}) == [504] * 3 + [200]
 
 
 def test_a_token_is_asked_for(tmp_path: Path) -> None:
-    async def course(client: httpx.AsyncClient) -> list[int]:
+    async def main(client: httpx.AsyncClient) -> list[int]:
         shown = (None, "Bearer wrong", "Bearer ", "Basic s3cret", "Bearer s3cret", "bearer s3cret", "Bearer s3crét")
         found = []
         for value in shown:
@@ -244,7 +244,7 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
         found.append((await client.get("/health")).status_code)
         return found
 
-    codes = talk(tmp_path, course, settings={"token": "s3cret", "host": "0.0.0.0"}, base="http://example.org")
+    codes = talk(tmp_path, main, settings={"token": "s3cret", "host": "0.0.0.0"}, base="http://example.org")
     assert codes == [401, 401, 401, 401, 200, 200, 401, 401, 200], "probes of health need none"
 
 
@@ -356,7 +356,7 @@ def test_what_a_workflow_would_ignore_though_it_matters_is_refused(
 def test_clients_of_openai_understand_answers_streams_and_refusals(tmp_path: Path) -> None:
     openai = pytest.importorskip("openai")
 
-    async def course(http: httpx.AsyncClient) -> None:
+    async def main(http: httpx.AsyncClient) -> None:
         client = openai.AsyncOpenAI(base_url="http://127.0.0.1/v1", api_key="x", http_client=http, max_retries=0)
         messages = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
         answer = await client.chat.completions.create(model="sorter", messages=messages)
@@ -372,7 +372,7 @@ def test_clients_of_openai_understand_answers_streams_and_refusals(tmp_path: Pat
         with pytest.raises(openai.NotFoundError):
             await client.chat.completions.create(model="other", messages=messages)
 
-    talk(tmp_path, course)
+    talk(tmp_path, main)
 
 
 def test_other_paths_and_methods_say_what_there_is(tmp_path: Path) -> None:

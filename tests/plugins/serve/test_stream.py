@@ -167,7 +167,7 @@ def talk(wf: LoadedWorkflow, gate: Gated | None, log: list[str], **settings: Any
     """The status and the events that a client of `serve` gets, over the whole of HTTP."""
     import uvicorn
 
-    async def course() -> tuple[int, list[str]]:
+    async def main() -> tuple[int, list[str]]:
         config = uvicorn.Config(App(wf, Settings(**settings), log.append), port=0, log_level="error", lifespan="off")
         served = uvicorn.Server(config)
         running = asyncio.create_task(served.serve())
@@ -188,7 +188,7 @@ def talk(wf: LoadedWorkflow, gate: Gated | None, log: list[str], **settings: Any
         await running
         return answer.status_code, events
 
-    return wf.run_in_loop(course())
+    return wf.run_in_loop(main())
 
 
 def test_serve_passes_a_text_on_while_it_is_written(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
 from workbench_kit.searching import frontier_weight
-from workbench_synthesize.seeds import LEAST_WEIGHT
+from workbench_synthesize.seeds import MIN_WEIGHT
 from workbench_synthesize.synthesize import Found, synthesize
 
 
@@ -241,4 +241,4 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
 def test_rows_at_the_frontier_weigh_most() -> None:
     assert frontier_weight(1, 2) == 1.0 and frontier_weight(0, 1) == 0.75
     assert frontier_weight(0, 4) < frontier_weight(0, 1) < frontier_weight(1, 3) < 1.0
-    assert 0 < LEAST_WEIGHT < 0.5
+    assert 0 < MIN_WEIGHT < 0.5

@@ -57,7 +57,7 @@ class Copier(PlantedLM):
         return Response(text, "stop", 9, 3, 0.0)
 
 
-def course(folder: Path, optimizer: Any) -> Report:
+def main(folder: Path, optimizer: Any) -> Report:
     (folder / "things.py").write_text(TOOL)
     colours = {"a": "red", "b": "blue", "c": "green", "d": "black"}
     for name, count in (("train", 40), ("val", 20), ("test", 30)):
@@ -94,7 +94,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_demos_teach_to_call_the_tool(optimizer: Any, tmp_path: Path) -> None:
     """The copier calls the tool only where a demo shows it: bare demos take even its own calls away."""
-    report = course(tmp_path, optimizer)
+    report = main(tmp_path, optimizer)
     assert report.status in ("finished", "budget"), report.error
     demos = report.winner.get("nodes.n.demos")
     shown = [demo for demo in demos if demo.get(EXCHANGE)]

@@ -13,7 +13,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import Workflow, node_tree
-from workbench_kit.acting import LEAST_CHANGES
+from workbench_kit.acting import MIN_CHANGES
 
 COUNTER = """
 import sqlite3
@@ -36,12 +36,12 @@ def kept_state(folder: Path, database: Path, runs: int = 1) -> list[list[str]]:
     store = Store(folder / "run.db")
     store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
 
-    async def course() -> list[list[str]]:
+    async def main() -> list[list[str]]:
         found = list[list[str]]()
         for _ in range(runs):
             ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
             runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(ScriptedLM(lambda r: "")))
-            for row in range(LEAST_CHANGES):
+            for row in range(MIN_CHANGES):
                 outcome = await Program(workflow, runtime).run(Example(str(row), {"text": "a"}))
                 assert outcome.prediction == {"result": row + 1}
             found.append(runtime.kept_state())
@@ -49,7 +49,7 @@ def kept_state(folder: Path, database: Path, runs: int = 1) -> list[list[str]]:
         store.close()
         return found
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def test_a_database_that_a_tool_changes_beside_its_code_is_noticed_also_when_it_is_replayed(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def rows(
         "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
     )
 
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
         runtime = Runtime(ledger, lm_spec("openai/x"), {}, ScriptedPool(ScriptedLM(say)), timeout=timeout)
         program = Program(workflow, runtime)
@@ -140,7 +140,7 @@ def rows(
             await runtime.aclose()
 
     try:
-        return asyncio.run(course())
+        return asyncio.run(main())
     finally:
         store.close()
 

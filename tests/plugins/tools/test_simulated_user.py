@@ -52,7 +52,7 @@ def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NOD
     """The outcome of the agent on the row, with models for the task and for the user."""
     script = Script(say)
 
-    async def course() -> tuple[ExampleRun, Ledger]:
+    async def main() -> tuple[ExampleRun, Ledger]:
         store = Store(folder / "run.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
@@ -62,7 +62,7 @@ def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NOD
         store.close()
         return outcome, ledger
 
-    outcome, ledger = run_in_loop(course())
+    outcome, ledger = run_in_loop(main())
     return outcome, script, ledger
 
 

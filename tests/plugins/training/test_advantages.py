@@ -195,7 +195,7 @@ def test_shift_scale_and_order_of_rewards(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_constraints_weigh_costs_and_multipliers_move_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench_training.advantages.MOST", 2.0)
+    monkeypatch.setattr("workbench_training.advantages.MAX", 2.0)
     monkeypatch.setattr("workbench_training.advantages.GAIN", 0.0)
     monkeypatch.setattr("workbench_training.advantages.RATE", 0.5)
     limits = {"tokens": 10.0}

@@ -116,12 +116,12 @@ def spec(model: str, **more: Any) -> LMSpec:
     ],
 )
 def test_a_new_name_changes_nothing_but_the_name(base: LMSpec, named: str, written: dict[str, Any]) -> None:
-    from workbench.runtime import most_tokens
+    from workbench.runtime import max_tokens
 
     lm = ChatBehavior.of(base).under({"model": named})
     assert lm == {"model": named, **written}
     for answer in (None, 16, 10000):
-        assert most_tokens(lm_spec(lm), answer) == most_tokens(base, answer)
+        assert max_tokens(lm_spec(lm), answer) == max_tokens(base, answer)
 
 
 def test_an_export_speaks_as_the_weights_do(tmp_path: Path) -> None:

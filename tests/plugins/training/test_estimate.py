@@ -28,8 +28,8 @@ def estimated(folder: Path, *optimizers: Any, **settings: Any) -> dict[str, Any]
 def test_it_is_what_the_runs_of_the_readme_took(sets: list[str], spent: int) -> None:
     done = CliRunner().invoke(cli, ["estimate", str(WORKFLOWS / "grpo.yaml"), "--json", *sets])
     found = json.loads(done.output)
-    assert spent <= found["most_calls"] <= 1.1 * spent, found
-    assert f"Total: at most {found['most_calls']} calls, without retries." in found["lines"]
+    assert spent <= found["max_calls"] <= 1.1 * spent, found
+    assert f"Total: at most {found['max_calls']} calls, without retries." in found["lines"]
 
 
 @pytest.mark.parametrize("name", ["grpo", "sft"])
@@ -40,7 +40,7 @@ def test_a_run_takes_what_was_estimated(tmp_path: Path, name: str) -> None:
     found = estimated(tmp_path, optimizer)
     report = run(tmp_path, optimizers=[optimizer])
     untested = 0 if report.changes else 40  # where nothing was better, the sealed rows stay unused
-    assert report.spent["calls"] == found["most_calls"] - untested
+    assert report.spent["calls"] == found["max_calls"] - untested
 
 
 def calls(folder: Path, optimizer: Any, **settings: Any) -> int:
@@ -74,16 +74,16 @@ def test_settings_count(tmp_path: Path) -> None:
 def test_rounds_and_metrics_that_ask_count(tmp_path: Path) -> None:
     optimizer = {"grpo": {"schedule": {"steps": 2, "tasks": 4, "rollouts": 3}}}
     once, thrice = (estimated(tmp_path, optimizer, rounds=n) for n in (1, 3))
-    assert (once["most_calls"], thrice["most_calls"]) == (12 + 40 + 36, 12 + 40 + 3 * 36)
+    assert (once["max_calls"], thrice["max_calls"]) == (12 + 40 + 36, 12 + 40 + 3 * 36)
     asks = estimated(tmp_path, optimizer, metric="judge(label)")
-    assert asks["most_calls"] is None and not any("at most 36" in line for line in asks["lines"])
+    assert asks["max_calls"] is None and not any("at most 36" in line for line in asks["lines"])
     assert "The metric calls a model, too; its calls are extra." in asks["lines"]
 
 
 def test_what_does_not_say_leaves_the_rest_of_the_budget(tmp_path: Path) -> None:
     schedule = {"grpo": {"schedule": {"steps": 2, "tasks": 4, "rollouts": 3}}}  # 24 and 12
     found = estimated(tmp_path, {"random": {}}, schedule, budget={"calls": 1000})
-    assert found["most_calls"] is None and found["optimizer_calls"][0] == {"optimizer": "random", "calls": None}
+    assert found["max_calls"] is None and found["optimizer_calls"][0] == {"optimizer": "random", "calls": None}
     assert "Of 1000 calls, 912 are left for search: about 76 candidates." in found["lines"]  # less 12, 40 and 36
     small = estimated(tmp_path, schedule, budget={"calls": 60})
     assert "Warning: of 60 calls, 8 are left for search, which may take 36." in small["lines"]

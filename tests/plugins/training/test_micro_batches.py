@@ -151,7 +151,7 @@ class Exhausted:
 def test_memory_that_runs_out_halves_micro_batches_and_counts_no_gradient_twice(
     base: str, monkeypatch: pytest.MonkeyPatch, algorithm: str, room: int, backward: bool
 ) -> None:
-    monkeypatch.setattr(micro_batches, "LEAST", 2)
+    monkeypatch.setattr(micro_batches, "MIN", 2)
     monkeypatch.setitem(logprobs.PASS_TOKENS, "cpu", 10**9)  # one pass of a micro-batch
     plain = gradients(learner(base, algorithm))
     made = learner(base, algorithm)
@@ -178,7 +178,7 @@ from workbench_training.model import logprobs, micro_batches
 module.MAX_NORM = 1e9
 rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
-made, micro_batches.LEAST, logprobs.PASS_TOKENS["cpu"] = learner(base, shared=True), 2, 10**9
+made, micro_batches.MIN, logprobs.PASS_TOKENS["cpu"] = learner(base, shared=True), 2, 10**9
 exhausted = Exhausted(made, 9 if rank else 10**9, pytest.MonkeyPatch(), backward=True)
 save_file(gradients(made), f"{{out}}/{{rank}}.safetensors")
 assert exhausted.failed == 0 if rank == 0 else exhausted.failed > 1
@@ -253,7 +253,7 @@ def test_the_size_of_micro_batches_follows_the_memory() -> None:
     assert updated(micro, device) < 0.6 * found[-1]
     device.memory = 10**9
     sizes = [updated(micro, device) for _ in range(3)]
-    assert sizes[1] == 2 * sizes[0] and micro.limit <= micro_batches.MOST
+    assert sizes[1] == 2 * sizes[0] and micro.limit <= micro_batches.MAX
 
 
 def test_a_size_that_is_given_is_kept() -> None:

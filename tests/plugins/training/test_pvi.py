@@ -83,8 +83,8 @@ def test_wrong_labels_and_questions_that_tell_nothing_have_little(policy: Any) -
     [
         ({}, [2, 0, 3, 1]),
         ({"order": "hard_first"}, [1, 3, 0, 2]),
-        ({"least": 0.0}, [2, 0, 3]),
-        ({"least": 1.0, "order": "hard_first"}, [0, 2]),
+        ({"min_bits": 0.0}, [2, 0, 3]),
+        ({"min_bits": 1.0, "order": "hard_first"}, [0, 2]),
     ],
 )
 def test_selection_by_hand(settings: dict[str, Any], kept: list[int]) -> None:
@@ -108,7 +108,7 @@ def test_the_file_leaves_out_and_orders_rows(tmp_path: Path) -> None:
     asked: dict[str, list[tuple[int, ...]]] = {}
     mean = 0.0
     for name in ("all", "some", "none"):
-        pvi = {"all": {"pvi": {}}, "some": {"pvi": {"least": mean}}, "none": {}}[name]
+        pvi = {"all": {"pvi": {}}, "some": {"pvi": {"min_bits": mean}}, "none": {}}[name]
         heard: list[Any] = []
         with pytest.MonkeyPatch.context() as patch:
             seen = learned_rows(patch)

@@ -314,7 +314,7 @@ def test_what_cannot_be_played_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny_proposals")
 def test_a_run_never_needs_more_calls_than_it_announces(tmp_path: Path) -> None:
-    """Each call of the tiny run is one of those that `most_calls` counts."""
+    """Each call of the tiny run is one of those that `max_calls` counts."""
     needs_torch()
     made = SelfPlay.model_validate(settings())
     report = run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=[{"self_play": settings()}], rows=(8, 3, 3))
@@ -322,6 +322,6 @@ def test_a_run_never_needs_more_calls_than_it_announces(tmp_path: Path) -> None:
     from workbench.task import load_task
 
     task = load_task(*load_spec(tmp_path / "workflow.yaml"), tmp_path)
-    most = made.most_calls(task.workflow, task.dataset.train, task.dataset.val)
+    most = made.max_calls(task.workflow, task.dataset.train, task.dataset.val)
     baseline_and_proof = 3 + 2 * 3
     assert 0 < report.as_dict()["spent"]["calls"] <= most + baseline_and_proof

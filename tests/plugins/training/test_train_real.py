@@ -89,7 +89,7 @@ def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
     found: dict[str, Any] = json.loads(told.splitlines()[-1])
     assert found["steps"] == 2 and found["gpu"] == "none" and found["weights"] > 2_000_000
     assert found["tokens"] > 16 * 8 and all(speed > 0 for speed in found["drawn_per_second"])
-    assert found["mfu_update"] < 0.01 and found["our_update"] > 0 and found["most_gib"] == [{}, {}]
+    assert found["mfu_update"] < 0.01 and found["our_update"] > 0 and found["max_gib"] == [{}, {}]
 
 
 def test_memory_is_counted_and_an_update_is_made_to_measure_it() -> None:

@@ -113,7 +113,7 @@ def test_a_run_that_ended_shows_its_report(client: TestClient, runs: dict[str, A
     for name in re.findall(r"/pictures/(\w+)\.svg", page.text):
         picture = client.get(f"/runs/{runs['optimize']}/pictures/{name}.svg")
         assert picture.status_code == 200 and "<svg" in picture.text and "prefers-color-scheme" in picture.text
-    assert {"proof", "course"} <= {*re.findall(r"/pictures/(\w+)\.svg", page.text)}
+    assert {"proof", "progress"} <= {*re.findall(r"/pictures/(\w+)\.svg", page.text)}
 
 
 def test_rows_that_changed_sides_are_those_of_the_stored_scores(client: TestClient, runs: dict[str, Any]) -> None:

@@ -136,7 +136,7 @@ def test_it_says_where_it_came_from_and_which_node_decided(tmp_path: Path) -> No
 
 
 def test_traces_have_their_limit(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench_view.facts.MOST_TRACES", 1000)
+    monkeypatch.setattr("workbench_view.facts.MAX_TRACES", 1000)
     store = Store(database)
     found = read_facts(store, "last")
     store.close()
@@ -248,7 +248,9 @@ def test_u6_the_page_needs_no_package_that_the_readme_does_not_install(
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(-1e6, 1e6)), min_size=1, max_size=8))
 def test_plots_stay_in_their_frame_and_the_best_so_far_does_not_fall(found: list[tuple[int, float]]) -> None:
-    drawn = plots.draw_course([Point(str(n), calls, score, {}) for n, (calls, score) in enumerate(sorted(found))], "0")
+    drawn = plots.draw_progress(
+        [Point(str(n), calls, score, {}) for n, (calls, score) in enumerate(sorted(found))], "0"
+    )
     wide, high = map(float, re.findall(r'viewBox="0 0 (\S+) (\S+)"', drawn)[0])
     places = [
         (float(x), float(y))
@@ -256,8 +258,8 @@ def test_plots_stay_in_their_frame_and_the_best_so_far_does_not_fall(found: list
         for x, y in (place.split(",") for place in line.split())
     ]
     assert all(0 <= x <= wide and 0 <= y <= high for x, y in places)
-    course = [float(place.split(",")[1]) for place in re.findall('points="([^"]*)"', drawn)[0].split()]
-    assert course == sorted(course, reverse=True), "upwards is less"
+    heights = [float(place.split(",")[1]) for place in re.findall('points="([^"]*)"', drawn)[0].split()]
+    assert heights == sorted(heights, reverse=True), "upwards is less"
     assert 2 <= drawn.count("<text") < 40
 
 

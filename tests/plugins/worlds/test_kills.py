@@ -110,7 +110,7 @@ def test_a_fault_of_a_world_costs_no_other_row(faulty: str, tmp_path: Path) -> N
     rows = [{"lamps": COLOURS[: 2 + n % 2], "fault": faulty if n == 3 else ""} for n in range(8)]
     looker = Looker()
 
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         store = Store(tmp_path / "run.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
@@ -124,6 +124,6 @@ def test_a_fault_of_a_world_costs_no_other_row(faulty: str, tmp_path: Path) -> N
             await runtime.aclose()
             store.close()
 
-    outcomes = asyncio.run(course())
+    outcomes = asyncio.run(main())
     assert Counter(str(one.failure) for one in outcomes) == {"None": 7, "environment": 1}
     assert [one.prediction.get("score") for one in outcomes] == [None if n == 3 else 1.0 for n in range(8)]

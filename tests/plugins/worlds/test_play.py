@@ -170,7 +170,7 @@ def test_all_that_a_world_began_ends_with_its_row_while_others_live_on(folder: P
     def begin(lamps: list[str], **more: str) -> dict[str, Any]:
         return {"do": "reset", "settings": {}, "task": {"lamps": lamps, **more}}
 
-    async def course() -> None:
+    async def main() -> None:
         keeper = await WorldKeeper.open(WorldPlace(NODE["play"], folder))
         try:
             row, other = await keeper.begin(), await keeper.begin()
@@ -188,7 +188,7 @@ def test_all_that_a_world_began_ends_with_its_row_while_others_live_on(folder: P
         finally:
             await keeper.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_a_player_is_told_its_tools_once_and_when_they_change(folder: Path) -> None:
@@ -424,7 +424,7 @@ class Spy:
 def test_a_keeper_that_is_killed_costs_the_rows_that_it_had_and_begins_again(folder: Path) -> None:
     request = {"do": "reset", "settings": {}, "task": {"lamps": LAMPS}}
 
-    async def course() -> dict[str, Any]:
+    async def main() -> dict[str, Any]:
         keeper = await WorldKeeper.open(WorldPlace(NODE["play"], folder))
         try:
             row = await keeper.begin()
@@ -442,7 +442,7 @@ def test_a_keeper_that_is_killed_costs_the_rows_that_it_had_and_begins_again(fol
         finally:
             await keeper.aclose()
 
-    assert asyncio.run(course())["observation"].startswith("lamp: red")
+    assert asyncio.run(main())["observation"].startswith("lamp: red")
 
 
 # Between the world and its players

@@ -71,7 +71,7 @@ def play_all(world: str, tasks: Sequence[Task], which: str, folder: Path) -> lis
         action = next(left[row], tasks[int(row)][which][-1])
         return f"action: {action if isinstance(action, str) else 'call: ' + json.dumps(action)}"
 
-    async def course() -> list[float | str]:
+    async def main() -> list[float | str]:
         store = Store(folder / f"{which}.db")
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1_000_000}))
@@ -91,7 +91,7 @@ def play_all(world: str, tasks: Sequence[Task], which: str, folder: Path) -> lis
             await runtime.aclose()
             store.close()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 #: Tasks that the benchmark itself counts as done when nothing is done.

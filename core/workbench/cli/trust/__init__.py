@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "WORKBENCH_TRUST"
 #: The most files behind a trusted one whose digests are stored, to name those that changed.
-_MOST_MARKS = 2000
+_MAX_MARKS = 2000
 
 
 def require_trust(
@@ -179,7 +179,7 @@ def _describe_state(needs: Needs, place: Path) -> str:
 
 
 def _marks(needs: Needs) -> dict[str, str]:
-    return {name: mark[:12] for name, mark in [*needs.digests.items()][:_MOST_MARKS]}
+    return {name: mark[:12] for name, mark in [*needs.digests.items()][:_MAX_MARKS]}
 
 
 def _somebody_is_there() -> bool:

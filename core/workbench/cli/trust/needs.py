@@ -28,7 +28,7 @@ _LISTED, _SHOWN = 12, 160
 _OUTSIDE = "reads outside its folder"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 #: Limits on the files behind a capability: their number, and the bytes to digest. The rest count by size and time.
-_MOST_FILES, _MOST_BYTES = 20_000, 500_000_000
+_MAX_FILES, _MAX_BYTES = 20_000, 500_000_000
 
 
 class Needs:
@@ -149,9 +149,9 @@ def collect_needs(source: Source | Path, called: bool = False, further: Further 
 
 
 def _leaned_on(one: Passed, base: Path) -> dict[str, str]:
-    found, left = dict[str, str](), _MOST_BYTES
+    found, left = dict[str, str](), _MAX_BYTES
     for path in (path for top in one.files for path in _within(top, base)):
-        if len(found) >= _MOST_FILES:
+        if len(found) >= _MAX_FILES:
             return {**found, "more": "files than are checked"}
         try:
             status = path.stat()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Prefix of our secrets. A key in a header that begins with it is never a provider's.
 PREFIX = "sk-workbench-"
 #: Maximum concurrent requests of one secret.
-MOST_AT_ONCE = 4096
+MAX_AT_ONCE = 4096
 
 #: Headers with keys, in order of precedence.
 _KEYS = ("Authorization", "x-api-key", "api-key", "x-goog-api-key")

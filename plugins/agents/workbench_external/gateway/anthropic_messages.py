@@ -28,7 +28,7 @@ _THINKING = ("thinking", "redacted_thinking")
 def read_messages(body: Mapping[str, Any]) -> Ask:
     """Read a request. Raises Refused (400)."""
     ask = read_counted(body)
-    settings = f.read_sampling(body, most_temperature=1.0)
+    settings = f.read_sampling(body, max_temperature=1.0)
     settings["max_tokens"] = f.as_whole(body.get("max_tokens"), "max_tokens", 1)
     if body.get("stop_sequences"):
         settings["stop"] = f.read_stops(body["stop_sequences"], "stop_sequences")

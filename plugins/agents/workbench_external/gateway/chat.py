@@ -47,7 +47,7 @@ def read_chat(body: Mapping[str, Any]) -> Ask:
         tuple(_message(message, f"messages[{n}]") for n, message in enumerate(listed)),
         _tools(body.get("tools")),
         _settings(body),
-        1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MOST_SAMPLES),
+        1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MAX_SAMPLES),
         body.get("stream") is not None and f.as_flag(body["stream"], "stream"),
     )
     check_fields("chat", body)

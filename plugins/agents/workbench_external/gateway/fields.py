@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.base.type_guards import is_dict, is_list
-from workbench.lm import MOST_TOKENS, Message, Response
+from workbench.lm import MAX_TOKENS, Message, Response
 from workbench_external.gateway.asks import Refused
 
 #: Number of pieces to stream a complete answer in.
 PIECES = 4
 #: Maximum stop strings, and maximum answers of one request.
-MOST_STOPS, MOST_SAMPLES = 64, 128
+MAX_STOPS, MAX_SAMPLES = 64, 128
 
 
 def bad(place: str, problem: str, instead: str) -> Refused:
@@ -48,7 +48,7 @@ def as_name(value: Any, place: str, instead: str) -> str:
     return value
 
 
-def as_whole(value: Any, place: str, least: int, most: int = MOST_TOKENS) -> int:
+def as_whole(value: Any, place: str, least: int, most: int = MAX_TOKENS) -> int:
     if type(value) is not int or not least <= value <= most:
         raise bad(place, f"must be a whole number from {least} to {most}", f"Send, say, {max(1, least)}.")
     return value
@@ -87,11 +87,11 @@ def refuse_set(body: Mapping[str, Any], fields: Mapping[str, str]) -> None:
             raise bad(name, "is not served by this gateway", instead)
 
 
-def read_sampling(body: Mapping[str, Any], most_temperature: float = 2.0) -> dict[str, Any]:
+def read_sampling(body: Mapping[str, Any], max_temperature: float = 2.0) -> dict[str, Any]:
     """Read temperature and top_p, which the three APIs have in common."""
     found: dict[str, Any] = {}
     if body.get("temperature") is not None:
-        found["temperature"] = as_number(body["temperature"], "temperature", 0.0, most_temperature)
+        found["temperature"] = as_number(body["temperature"], "temperature", 0.0, max_temperature)
     if body.get("top_p") is not None:
         found["top_p"] = as_number(body["top_p"], "top_p", 0.0, 1.0)
     return found
@@ -99,8 +99,8 @@ def read_sampling(body: Mapping[str, Any], most_temperature: float = 2.0) -> dic
 
 def read_stops(value: Any, place: str) -> tuple[str, ...]:
     stops = as_list([value] if isinstance(value, str) else value, place, 'Send, say, ["END"].')
-    if len(stops) > MOST_STOPS:
-        raise bad(place, f"has {len(stops)} texts", f"Send at most {MOST_STOPS}.")
+    if len(stops) > MAX_STOPS:
+        raise bad(place, f"has {len(stops)} texts", f"Send at most {MAX_STOPS}.")
     return tuple(as_name(stop, f"{place}[{n}]", 'Send, say, ["END"].') for n, stop in enumerate(stops))
 
 

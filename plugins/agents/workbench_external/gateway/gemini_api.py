@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from workbench.base.type_guards import is_dict
-from workbench.lm import Native, Piece, Response, most_tokens
+from workbench.lm import Native, Piece, Response, max_tokens
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -55,7 +55,7 @@ def pass_ask(who: Admitted, asked: Asked) -> Ask:
     if not getattr(who.session, "passes", False):
         return _refuse(body)
     view = read_view("gemini", body)
-    settings: dict[str, Any] = {"max_tokens": most_tokens("gemini", body), "response_format": view.form}
+    settings: dict[str, Any] = {"max_tokens": max_tokens("gemini", body), "response_format": view.form}
     config = _in(body, "generationConfig", "generation_config") or {}
     if isinstance(config.get("temperature"), int | float):
         settings["temperature"] = float(config["temperature"])
@@ -63,7 +63,7 @@ def pass_ask(who: Admitted, asked: Asked) -> Ask:
     if (choice := _CHOICES.get(str(calling.get("mode")))) is not None:
         settings["extra"] = {"tool_choice": choice}
     samples = config.get("candidateCount", config.get("candidate_count"))
-    samples = 1 if samples is None else f.as_whole(samples, "generationConfig.candidateCount", 1, f.MOST_SAMPLES)
+    samples = 1 if samples is None else f.as_whole(samples, "generationConfig.candidateCount", 1, f.MAX_SAMPLES)
     sent = passed_headers(asked.headers)
     native = Native("gemini", body, {}, INERT["gemini"], sent, method=method_of(asked.path))
     given = {name: value for name, value in settings.items() if value is not None}

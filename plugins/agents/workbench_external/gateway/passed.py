@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import LMError
-from workbench.lm import Message, Native, NotCarried, Request, most_tokens
+from workbench.lm import Message, Native, NotCarried, Request, max_tokens
 from workbench_external.gateway import fields as f
 from workbench_external.gateway.access import Admitted
 from workbench_external.gateway.asks import Ask, Refused
@@ -78,9 +78,9 @@ def pass_ask(
         return None
     body = asked.body
     model = f.as_name(body.get("model"), "model", "Send the name of a model.")
-    samples = 1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MOST_SAMPLES)
+    samples = 1 if body.get("n") is None else f.as_whole(body["n"], "n", 1, f.MAX_SAMPLES)
     view = read_view(api, body, earlier)
-    settings: dict[str, Any] = {"max_tokens": most_tokens(api, body), "response_format": view.form}
+    settings: dict[str, Any] = {"max_tokens": max_tokens(api, body), "response_format": view.form}
     if isinstance(body.get("temperature"), int | float):
         settings["temperature"] = float(body["temperature"])
     if body.get("logprobs") is True:

@@ -23,7 +23,7 @@ from workbench_external.gateway.asks import Ask, Refused
 from workbench_external.gateway.table import RESPONSES, check_fields
 
 #: Maximum answers of one session to keep for later requests; the oldest are dropped first.
-MOST_KEPT = 256
+MAX_KEPT = 256
 
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXTS = ("input_text", "output_text", "text", "summary_text")
@@ -36,7 +36,7 @@ class StoredAnswers:
     _kept: OrderedDict[str, tuple[Mapping[str, Any] | None, tuple[Message, ...]]] = field(default_factory=OrderedDict)
     _items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _passed: deque[Callable[[], tuple[str, tuple[Message, ...]] | None]] = field(
-        default_factory=lambda: deque(maxlen=MOST_KEPT)
+        default_factory=lambda: deque(maxlen=MAX_KEPT)
     )
 
     def keep(self, body: Mapping[str, Any], conversation: tuple[Message, ...]) -> None:
@@ -55,7 +55,7 @@ class StoredAnswers:
 
     def _keep(self, number: str, body: Mapping[str, Any] | None, conversation: tuple[Message, ...]) -> None:
         self._kept[number] = (body, conversation)
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MAX_KEPT:
             self._forget(next(iter(self._kept)))
 
     def wrote(self, number: str) -> bool:

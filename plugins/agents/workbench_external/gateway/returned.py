@@ -21,7 +21,7 @@ from workbench_external.gateway.asks import Ask
 from workbench_kit.wire import TURN, as_it_came
 
 #: Maximum turns of one session to keep; the oldest are dropped first.
-MOST_KEPT = 1024
+MAX_KEPT = 1024
 
 
 class ReturnedTurns:
@@ -45,7 +45,7 @@ class ReturnedTurns:
             for key in _keys(_digests(ask.messages)[-1], seen):
                 self._kept[key] = turn
                 self._kept.move_to_end(key)
-        while len(self._kept) > 2 * MOST_KEPT:
+        while len(self._kept) > 2 * MAX_KEPT:
             self._kept.popitem(last=False)
 
     def restore(self, ask: Ask) -> Ask:

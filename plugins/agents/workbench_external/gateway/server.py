@@ -19,7 +19,7 @@ from workbench.base.type_guards import is_dict, is_list
 from workbench.errors import NOTHING, FailureKind, SpecError
 from workbench.lm import is_loopback
 from workbench_external.gateway.access import (
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     Admitted,
     Door,
     check_sender,
@@ -177,8 +177,8 @@ class Gateway:
                 raise Refused(426, "upgrade_required", text, headers={"Upgrade": "HTTP/1.1"})
             forwards = hasattr(who.session, "passes_path")
             endpoint, named = find_endpoint(request.method, path, dialect, forwards=forwards)
-            if len(who.requests) >= MOST_AT_ONCE:
-                raise Refused(429, "rate_limit", f"More than {MOST_AT_ONCE} requests at once.", retry_after=1)
+            if len(who.requests) >= MAX_AT_ONCE:
+                raise Refused(429, "rate_limit", f"More than {MAX_AT_ONCE} requests at once.", retry_after=1)
         except Refused as refused:
             # Clients probe with GET and HEAD for optional features.
             if who is not None and request.method == "POST" and refused.status in (404, 405):

@@ -20,7 +20,7 @@ from workbench_external.init.trying import Trying
 from workbench_external.init.written import Written
 
 #: One each of train and val, and two of test.
-_LEAST_ROWS = 4
+_MIN_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def begin(
     """
     rows = read_rows(str(data), Path.cwd(), {})
     columns = choose_columns(rows, label)
-    if len(rows) < _LEAST_ROWS:
+    if len(rows) < _MIN_ROWS:
         raise SpecError(
-            f"{one_line(data)} has {len(rows)} rows", hint=f"train, val and test need {_LEAST_ROWS} at least."
+            f"{one_line(data)} has {len(rows)} rows", hint=f"train, val and test need {_MIN_ROWS} at least."
         )
     if out is not None and not out.parent.is_dir():
         raise SpecError(f"there is no folder {one_line(out.parent)}", hint="Make it, or name another file with --out.")

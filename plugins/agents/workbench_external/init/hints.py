@@ -16,7 +16,7 @@ from workbench_external.gateway import ALWAYS, VARIABLES
 from workbench_external.sources.folder import find_files, read_source
 
 #: Maximum files and characters to search; suffixes of code files.
-_MOST_FILES, _MOST_TEXT = 300, 2_000_000
+_MAX_FILES, _MAX_TEXT = 300, 2_000_000
 _CODE = {
     *(".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".sh", ".bash", ".rb", ".go", ".pl", ".php", ".rs", ".java"),
     "",
@@ -118,10 +118,10 @@ def read_hints(program: Path | None, folder: Path) -> Hints:
 def _read(program: Path | None, folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the program, if it is readable, and then the other files of its folder."""
     if program is not None and (text := read_source(program)) is not None:
-        yield program, text[:_MOST_TEXT]
+        yield program, text[:_MAX_TEXT]
     size = 0
     for number, path in enumerate(find_files(folder)):
-        if number >= _MOST_FILES or size > _MOST_TEXT:
+        if number >= _MAX_FILES or size > _MAX_TEXT:
             return
         if path != program and path.suffix in _CODE and (text := read_source(path)) is not None:
             size += len(text)

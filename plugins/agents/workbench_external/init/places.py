@@ -31,7 +31,7 @@ _REASONS = {
     "analysis",
 }
 #: Maximum keys and tags of an answer to try.
-_MOST = 12
+_MAX = 12
 
 
 def find_arrived(outcome: Outcome, main: Collection[str] = ()) -> set[str]:
@@ -75,9 +75,9 @@ def forms_of_answer(outcome: Outcome, known: Sequence[str]) -> Iterator[tuple[st
     known: possible names of its keys.
     """
     said = "\n".join(outcome.texts)
-    keys = [key for key in dict.fromkeys([*_KEY.findall(said), *known]) if key not in outcome.inputs][:_MOST]
+    keys = [key for key in dict.fromkeys([*_KEY.findall(said), *known]) if key not in outcome.inputs][:_MAX]
     yield "as JSON", lambda label: json.dumps(dict.fromkeys(keys, label), default=str)
-    if tags := list(dict.fromkeys(_TAG.findall(said)))[:_MOST]:
+    if tags := list(dict.fromkeys(_TAG.findall(said)))[:_MAX]:
         yield "in tags", lambda label: "".join(f"<{tag}>{as_text(label)}</{tag}>\n" for tag in tags)
 
 

@@ -25,7 +25,7 @@ _STARTED_BY = {
 }
 _FUNCTION = re.compile(r"[\w./-]+\.py:\w+|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 #: Maximum files and bytes of a folder to copy for each row.
-_MOST_FILES, _MOST_BYTES = 2000, 100_000_000
+_MAX_FILES, _MAX_BYTES = 2000, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,6 @@ def _is_small(folder: Path) -> bool:
                 size += os.lstat(os.path.join(place, name)).st_size
             except OSError:
                 continue
-            if count > _MOST_FILES or size > _MOST_BYTES:
+            if count > _MAX_FILES or size > _MAX_BYTES:
                 return False
     return True

@@ -43,7 +43,7 @@ from workbench_kit.answers import as_text
 _ROWS, _AT_ONCE = 4, 2
 _ABOUT_IMPORTS = re.compile(r"ModuleNotFound|ImportError|MODULE_NOT_FOUND|Cannot find (?:module|package)|SyntaxError")
 #: Rows from which the one to try is chosen; hanging starts before giving up.
-_CHOSEN_FROM, _MOST_HANGS = 50, 2
+_CHOSEN_FROM, _MAX_HANGS = 50, 2
 #: Minimum characters of a row's text that cannot occur in a prompt by chance.
 _DISTINCT = 20
 
@@ -183,7 +183,7 @@ class Trying:
         if (way.told, told) not in self._told:  # the same in another folder is said once
             self._told.add((way.told, told))
             self.tell(f"{way.told}: {told}")
-        if hung >= _MOST_HANGS and not outcome.asks:
+        if hung >= _MAX_HANGS and not outcome.asks:
             raise never_asked(self.program, self.hints, self._tried, self.data.name)
         return Found(way, folder, outcome) if arrived else None
 

@@ -22,7 +22,7 @@ _USUAL = (
 #: Options that never hold the input.
 _NO_INPUT = {"--help", "--version", "--verbose", "--debug", "--model", "--config", "--output", "--temperature"}
 #: Maximum options and keys to try.
-_MOST_OPTIONS, _MOST_KEYS = 4, 24
+_MAX_OPTIONS, _MAX_KEYS = 4, 24
 _USUAL_FILE = re.compile(rf"(?:^|/)(?:{'|'.join(_USUAL)})s?\.(?:txt|json|md)$")
 _FILE_OPTION = re.compile(r"^--(?!.*out)(?:.*(?:file|path|input|source|document)|in$|from$|src$)")
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -86,7 +86,7 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
         found.append(Way("a line for each question", "none", inputs, shell=shell, env=lines))
     if folder is None:
         return found
-    for file in [one for one in hints.files if _USUAL_FILE.search(one)][:_MOST_OPTIONS]:
+    for file in [one for one in hints.files if _USUAL_FILE.search(one)][:_MAX_OPTIONS]:
         stdin = "json" if file.endswith(".json") else "text"
         made = f"mkdir -p {shlex.quote(str(Path(file).parent))} && cat > {shlex.quote(file)} && exec COMMAND"
         inputs = {as_name(one): one for one in columns.others} if stdin == "json" else main
@@ -94,7 +94,7 @@ def rarer_ways(columns: Columns, hints: Hints, folder: Path | None) -> list[Way]
     shell = "cat > input.txt && exec COMMAND"
     if hints.arguments:
         found.append(Way("a file, its last argument", "text", main, ("input.txt",), shell=shell))
-    for option in [one for one in hints.options if _FILE_OPTION.search(one)][:_MOST_OPTIONS]:
+    for option in [one for one in hints.options if _FILE_OPTION.search(one)][:_MAX_OPTIONS]:
         found.append(Way(f"a file, by the option {option}", "text", main, (option, "input.txt"), shell=shell))
     return found
 
@@ -115,7 +115,7 @@ def option_ways(options: Sequence[str], columns: Columns) -> list[Way]:
         found.append(Way(f"the options {', '.join(own)}", "none", {as_name(n): n for n in own.values()}, words))
     rest = sorted((one for one in named if one not in own), key=lambda one: named[one] not in _USUAL)
     main = as_name(columns.main)
-    for option in rest[:_MOST_OPTIONS]:
+    for option in rest[:_MAX_OPTIONS]:
         found.append(Way(f"the option {option}", "none", {main: columns.main}, (option, f"{{{main}}}")))
     return found
 
@@ -138,7 +138,7 @@ def key_way(columns: Columns, hints: Hints, told: str) -> Way | None:
     keys = [
         key for key in dict.fromkeys(keys) if key not in columns.others and key != columns.label and key.isidentifier()
     ]
-    return Way("JSON on stdin", "json", dict.fromkeys(keys[:_MOST_KEYS], columns.main)) if keys else None
+    return Way("JSON on stdin", "json", dict.fromkeys(keys[:_MAX_KEYS], columns.main)) if keys else None
 
 
 def one_key_way(columns: Columns, key: str) -> Way:

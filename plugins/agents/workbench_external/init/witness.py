@@ -22,7 +22,7 @@ from workbench_kit.answers import as_text
 #: Names of tools with which frameworks return their answer.
 _GIVES = re.compile(r"final|answer|result|submit|output|respond|finish|done", re.IGNORECASE)
 #: Files that may contain the answer: maximum number and size.
-_MOST_FILES, _LARGEST = 500, 1 << 20
+_MAX_FILES, _LARGEST = 500, 1 << 20
 
 
 class Witness(Recorder):
@@ -129,7 +129,7 @@ async def start(
 def _new_files(place: Path, folder: Path | None) -> dict[str, str]:
     """Return the texts of new and changed files in the working directory of a row."""
     found = dict[str, str]()
-    for path in sorted(place.rglob("*"))[:_MOST_FILES]:
+    for path in sorted(place.rglob("*"))[:_MAX_FILES]:
         name = path.relative_to(place).as_posix()
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
             continue

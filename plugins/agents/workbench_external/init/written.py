@@ -39,7 +39,7 @@ _SPLIT = {"train": 60, "val": 60, "test": 200}
 _SHARES = {"train": 0.25, "val": 0.25, "test": 0.5}
 #: Evaluations on val that fit the budget.
 _CANDIDATES = 8
-_MOST_PROGRAMS = 8
+_MAX_PROGRAMS = 8
 #: Characters of a slot's text to show.
 _SHOWN = 60
 
@@ -99,7 +99,7 @@ class Written:
                 *(f"    # {line}" for line in slots),
                 _line("optimize", [{"rewrite": {"rounds": 6}}], "changes the slots alone, which `agent apply` writes"),
                 _line("budget", {"calls": budget}, f"about {_CANDIDATES} candidates and the proof"),
-                _line("concurrency", min(_MOST_PROGRAMS, os.cpu_count() or 1), "programs at once"),
+                _line("concurrency", min(_MAX_PROGRAMS, os.cpu_count() or 1), "programs at once"),
                 "",
             ]
         )

@@ -19,7 +19,7 @@ _WORTH = 12
 #: Maximum depth of nested parameters.
 _DEEPEST = 24
 #: Maximum number of different texts to compare.
-_MOST = 64
+_MAX = 64
 
 
 class _Said(NamedTuple):
@@ -105,7 +105,7 @@ def _templates(said: Iterable[_Said]) -> list[str]:
         group = next((g for g in groups if text in g), None) or next((g for g in groups if _joins(text, row, g)), None)
         if group is not None:
             group.setdefault(text, set()).add(row)
-        elif len(groups) < _MOST:
+        elif len(groups) < _MAX:
             groups.append({text: {row}})
     framed = _framed(groups)
     found = [template.text for group in framed if (template := find_template([*group]) or find_frame([*group]))]
@@ -144,7 +144,7 @@ def _rows(group: Mapping[str, set[int]]) -> set[int]:
 
 
 def _joins(text: str, row: int, group: Mapping[str, set[int]]) -> bool:
-    template = find_template([*group, text]) if len(group) < _MOST else None
+    template = find_template([*group, text]) if len(group) < _MAX else None
     if template is None:
         return False
     together = any(row in rows for rows in group.values())

@@ -25,7 +25,7 @@ VOLATILE = re.compile(
 #: Characters that two texts must share in a row to rule out chance, and the minimum share of the longer text.
 _BLOCK, _ALIKE = 12, 0.5
 #: Maximum pairs of tokens, or of lines, to compare: about a tenth of a second.
-_MOST_PAIRS = 1_000_000
+_MAX_PAIRS = 1_000_000
 #: Letters that texts must share at their start and end if the rest is long, such as retrieved passages.
 _FRAME = 30
 #: Shorter inputs may occur in texts by chance.
@@ -216,9 +216,9 @@ def _merge(one: list[str], other: list[str]) -> list[str]:
 def _align(here: list[str], there: list[str]) -> list[str]:
     """Return the tokens that two texts share, with holes between. Long texts are compared by lines, and by words only
     between shared lines, because the time grows with the product of their lengths."""
-    by_line = len(here) * len(there) > _MOST_PAIRS
+    by_line = len(here) * len(there) > _MAX_PAIRS
     ours, theirs = (_lines(here), _lines(there)) if by_line else (here, there)
-    if len(ours) * len(theirs) > _MOST_PAIRS:
+    if len(ours) * len(theirs) > _MAX_PAIRS:
         return ["{{0}}"]
     merged, at = list[str](), (0, 0)
     for block in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
@@ -226,7 +226,7 @@ def _align(here: list[str], there: list[str]) -> list[str]:
             continue
         if (block.a, block.b) != at:
             between = [_TOKEN.findall("".join(u)) for u in (ours[at[0] : block.a], theirs[at[1] : block.b])]
-            small = by_line and 0 < len(between[0]) * len(between[1]) <= _MOST_PAIRS
+            small = by_line and 0 < len(between[0]) * len(between[1]) <= _MAX_PAIRS
             merged += _merge(*between) if small else ["{{0}}"]
         merged += ours[block.a : block.a + block.size]
         at = (block.a + block.size, block.b + block.size)

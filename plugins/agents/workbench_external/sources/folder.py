@@ -27,7 +27,7 @@ from workbench_external.sources.treatments import Program
 
 _SKIPPED = {"venv", "node_modules", "__pycache__", "dist", "build", "site-packages"}
 #: Maximum bytes of a file, since larger ones are data, and maximum files to read of a folder.
-_LARGEST, _MOST = 1 << 20, 4000
+_LARGEST, _MAX = 1 << 20, 4000
 #: Minimum characters of a line to look for in files that cannot be written.
 _LINE = 12
 #: Files that no program reads, though they may quote a prompt.
@@ -176,7 +176,7 @@ def find_files(folder: Path, hidden_files: Collection[str] = ()) -> Iterator[Pat
         for path in (Path(place, name) for name in sorted(names) if name in hidden_files or not _IGNORED.match(name)):
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
                 count += 1
-                if count > _MOST:
+                if count > _MAX:
                     return
                 yield path
 

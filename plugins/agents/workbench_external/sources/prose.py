@@ -20,7 +20,7 @@ _FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
 _PARAGRAPH = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\Z))+")
 _HEAD = re.compile(r"\A---[ \t]*\r?\n.*?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 #: Maximum parts of a file to read; paragraphs are the last ones.
-_MOST = 400
+_MAX = 400
 
 
 def read_prose(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passage]:
@@ -58,7 +58,7 @@ def _read_parts(dialects: tuple[str, ...] | None, source: str) -> Iterator[Passa
     for border in borders:  # text before the first of its kind
         spans.setdefault((0, border.start()), border[0])
     spans |= {found.span(): "" for found in _PARAGRAPH.finditer(source) if found.span() not in spans}
-    for (start, end), border in [*spans.items()][:_MOST]:
+    for (start, end), border in [*spans.items()][:_MAX]:
         yield from _passages(source, start, end, dialects, border)
 
 

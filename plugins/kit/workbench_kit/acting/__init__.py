@@ -1,7 +1,7 @@
 """Acting: tools, MCP servers, environments, and the permissions of foreign programs."""
 
 from workbench_kit.acting.asking_code import answered as answered, run_asking as run_asking
-from workbench_kit.acting.beside import LEAST_CHANGES as LEAST_CHANGES, Beside as Beside, Leftovers as Leftovers
+from workbench_kit.acting.beside import MIN_CHANGES as MIN_CHANGES, Beside as Beside, Leftovers as Leftovers
 from workbench_kit.acting.bound_function import BoundFunction as BoundFunction
 from workbench_kit.acting.code_session import Reach as Reach, is_session as is_session, session_of as session_of
 from workbench_kit.acting.conditions import FieldCondition as FieldCondition

@@ -13,7 +13,7 @@ from workbench.errors import NodeError
 from workbench.runtime import Context
 
 #: Maximum number of requests of a program: each one reruns it.
-MOST_ASKED = 1_000
+MAX_ASKED = 1_000
 #: The source has a function `workbench_main(ask, ...)`, and comes first, so that line numbers in errors are its own.
 _DRIVER = '''
 
@@ -94,8 +94,8 @@ async def run_asking(
         if "ask" not in found:
             changed = str(found.get("astray"))[:400]
             raise NodeError("code", f"run again, the code asked another thing than before: {changed}")
-        if len(answers) >= MOST_ASKED:
-            raise NodeError("steps", f"the code asks more than {MOST_ASKED} times")
+        if len(answers) >= MAX_ASKED:
+            raise NodeError("steps", f"the code asks more than {MAX_ASKED} times")
         answers.append({"asked": found["ask"], **await reply(found["ask"])})
 
 

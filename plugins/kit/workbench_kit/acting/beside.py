@@ -15,9 +15,9 @@ from workbench.base.files import NEVER_COPIED
 from workbench.store import is_run_database
 
 #: Number of rows followed by changed files from which on it is no accident, such as an edit by hand.
-LEAST_CHANGES = 3
+MIN_CHANGES = 3
 #: Maximum number of files of a folder that are watched; the others are not seen.
-_MOST = 2000
+_MAX = 2000
 #: Maximum number of names kept for a row.
 _KEPT = 3
 #: Compiled code, and logs of shells and programs.
@@ -40,7 +40,7 @@ class Beside:
             found: list[str] = []
             for folder, before in self._seen.items():
                 now = self._seen[folder] = _look(folder)
-                full = len(before) >= _MOST or len(now) >= _MOST  # the watched files may differ
+                full = len(before) >= _MAX or len(now) >= _MAX  # the watched files may differ
                 names = before.keys() & now.keys() if full else before.keys() | now.keys()
                 differ = sorted(name for name in names if before.get(name) != now.get(name))
                 found += [os.path.relpath(name, folder) for name in differ if not _is_of_workbench(Path(name))]
@@ -73,7 +73,7 @@ class Leftovers:
             self.changes.setdefault(node, []).append(names)
 
     def _keeping(self) -> list[str]:
-        return [node for node, changes in self.changes.items() if len(changes) >= LEAST_CHANGES]
+        return [node for node, changes in self.changes.items() if len(changes) >= MIN_CHANGES]
 
     def warnings(self) -> list[str]:
         return [
@@ -89,7 +89,7 @@ class Leftovers:
 
 
 def _look(folder: Path) -> dict[str, tuple[int, int]]:
-    return dict(file for file, _ in zip(_files(folder), range(_MOST), strict=False))
+    return dict(file for file, _ in zip(_files(folder), range(_MAX), strict=False))
 
 
 def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:

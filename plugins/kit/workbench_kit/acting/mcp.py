@@ -23,7 +23,7 @@ LARGEST_IMAGES = 20_000_000
 #: Timeout in seconds for a list of tools. A command such as npx may download the server first.
 LIST_SECONDS = 60.0
 #: Maximum number of pages of a list.
-_MOST_PAGES = 100
+_MAX_PAGES = 100
 _listing = threading.Lock()
 
 
@@ -81,7 +81,7 @@ async def _all_pages(session: Any) -> Sequence[Listed]:
 
     found: list[Listed] = []
     cursor = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await session.list_tools(params=None if cursor is None else PaginatedRequestParams(cursor=cursor))
         for tool in page.tools:
             schema = field_of(tool, "input_schema", "inputSchema")

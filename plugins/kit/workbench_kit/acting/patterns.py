@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 #: Maximum number of texts that `listed_matches` returns.
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 
 _parser: Any = importlib.import_module("re._parser")
 _codes: Any = importlib.import_module("re._constants")
@@ -64,7 +64,7 @@ def _listed(parts: Sequence[Any]) -> list[str] | None:
             here = [chr(code) for _, code in content]
         elif kind is _codes.SUBPATTERN and not content[1] and not content[2]:
             here = _listed(list(content[-1]))
-        if here is None or len(texts) * len(here) > _MOST_LISTED:
+        if here is None or len(texts) * len(here) > _MAX_LISTED:
             return None
         texts = [before + text for before in texts for text in here]
     return texts

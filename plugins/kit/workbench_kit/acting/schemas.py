@@ -16,7 +16,7 @@ _DEEPEST = 4
 #: Maximum number of characters of an argument's type.
 _LONGEST = 4000
 #: Maximum number of an enumeration's values in a description.
-_MOST_VALUES = 30
+_MAX_VALUES = 30
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -61,7 +61,7 @@ def _told_type(schema: Any, root: Schema, depth: int) -> Any:
     if "const" in schema:
         return json.dumps(schema["const"], ensure_ascii=False)
     if is_list(values := schema.get("enum")):
-        return " or ".join(json.dumps(value, ensure_ascii=False) for value in values[:_MOST_VALUES])
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in values[:_MAX_VALUES])
     for key in ("anyOf", "oneOf"):
         if is_list(ways := schema.get(key)):
             told = [_told_type(way, root, depth - 1) for way in ways]

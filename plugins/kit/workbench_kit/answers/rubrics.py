@@ -18,7 +18,7 @@ from workbench_kit.answers.scales import UNREAD, Scale
 #: Numbers of a rubric that are read: of up to three digits, and only the first ones. `3-5` has no -5.
 _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)((?:(?<![\w.)%])(?<![\d)%]\s)-)?(?:1000|\d{1,3})(?:\.\d{1,2})?)%?(?!\d|\.\d)")
 _MINUS = re.compile(r"(?i)(?<![\w)%\]])[\u2212\u2013](?=\d)|(?:(?<=\bfrom )|(?<=\bbetween ))minus (?=\d)")
-_MOST_NUMBERS = 400
+_MAX_NUMBERS = 400
 _DIGITS = {word: str(n) for n, word in enumerate("zero one two three four five six seven eight nine ten".split())}
 _UNITS = (
     r"(?:points?|pts?|stars?|marks?|punkten?|sternen?|puntos?|estrellas?|pontos?|punti|stelle|étoiles|балл\w{0,3})(?!\w)|"
@@ -65,7 +65,7 @@ _GRADES = re.compile(
 #: `Coherence (1-5)`: a criterion with its scale in brackets.
 _CRITERION = re.compile(r"(?:[\n.,;:?]|\b(?:and|or)\b)\W{0,6}(?:[^\W\d]{1,20} ){1,6}[(\[]\Z")
 #: Before the lowest and the best grade of a scale; the last ones with a unit behind it.
-_LEAST = re.compile(r"(?i)\b(?:min(?:imum)?|lowest|worst|ge|gte)\b[^.\n\d]{0,20}\W\Z")
+_MIN = re.compile(r"(?i)\b(?:min(?:imum)?|lowest|worst|ge|gte)\b[^.\n\d]{0,20}\W\Z")
 _BEST = re.compile(
     r"(?i)(?:\S.{0,90}\s|\n)out of \Z|\b(?:score|grade|rating|mark|note)\b\W{0,4}_{0,5}\s?/\s?\Z|\bsur \Z|满分为?\Z|"
     r"\b(?:max(?:imum|\.)?|highest|best|top|total)(?: possible)?(?: (?:scores?|grades?|ratings?|marks?|points?|value))"
@@ -220,7 +220,7 @@ def _may_state_grades(numbers: Sequence[_Number]) -> bool:
 
 def _states_grades(numbers: Sequence[_Number]) -> bool:
     """Return True if a rubric seems to state grades. Each of 0 and 10 is on the scale that is asked for by default."""
-    if len(numbers) == _MOST_NUMBERS:
+    if len(numbers) == _MAX_NUMBERS:
         return True
     for one, two in pairwise(numbers):
         graded = _RATES.search(one.before) or (_GRADES.search(one.before) and not two.counted)
@@ -244,12 +244,12 @@ def _states_grades(numbers: Sequence[_Number]) -> bool:
 def _read_numbers(rubric: str) -> list[_Number]:
     rubric = _MINUS.sub("-", rubric)
     rubric = _WRITTEN.sub(lambda word: _DIGITS[word[0].lower()], rubric)
-    found = [*islice(_NUMBER.finditer(rubric), _MOST_NUMBERS)]
+    found = [*islice(_NUMBER.finditer(rubric), _MAX_NUMBERS)]
     ends = [0, *(one.end() for one in found)]
     starts = [*(one.start() for one in found), len(rubric)]
     texts = [rubric[a:b] for a, b in zip(ends, starts, strict=True)]
     texts[0] = f"\n{texts[0]}"
-    whole = len(found) < _MOST_NUMBERS  # a truncated list keeps all, so that its reader notices
+    whole = len(found) < _MAX_NUMBERS  # a truncated list keeps all, so that its reader notices
     return [
         _Number(float(one[1]), a[-100:], b[:100], one[0].endswith("%"))
         for one, (a, b) in zip(found, pairwise(texts), strict=True)
@@ -382,7 +382,7 @@ def _find_binary(numbers: Sequence[_Number]) -> list[_Number]:
 
 def _best_scales(numbers: Sequence[_Number]) -> Iterator[Scale]:
     """Yield the scales with a stated best grade: `a 5-point scale`, `a score out of 5`, `max score: 5`."""
-    least = next((one.value for one in numbers if _LEAST.search(one.before)), 0.0)
+    least = next((one.value for one in numbers if _MIN.search(one.before)), 0.0)
     for one in numbers:
         if re.match(r"(?i)[- ](?:point|star)s?[- ](?:likert[- ]|rating[- ])?(?:scale|rating|likert)\b", one.behind):
             yield Scale(1.0, one.value)

@@ -9,7 +9,7 @@ from workbench_kit.credit.repaired_context import Repaired as Repaired
 from workbench_kit.credit.replay import (
     Diagnosis as Diagnosis,
     bisect_steps as bisect_steps,
-    most_reruns as most_reruns,
+    max_reruns as max_reruns,
     scan_steps as scan_steps,
 )
 from workbench_kit.credit.spectrum import (

@@ -15,7 +15,7 @@ from workbench.task import Example
 from workbench.workflow import Workflow
 from workbench_kit.credit.repair import Address, Repair
 from workbench_kit.credit.repaired_context import Repaired
-from workbench_kit.credit.replay import bisect_steps, most_reruns
+from workbench_kit.credit.replay import bisect_steps, max_reruns
 from workbench_kit.credit.spectrum import Element, elements_of, rank_nodes
 from workbench_kit.credit.steps import steps_of
 
@@ -114,7 +114,7 @@ def affordable_failures(evaluation: Evaluation, calls: float) -> list[Result]:
     chosen: list[Result] = []
     for result in failed[:REPEATED]:
         assert result.trace is not None
-        calls -= most_reruns(max(1, len(steps_of(result.trace)))) * max(1, result.calls)
+        calls -= max_reruns(max(1, len(steps_of(result.trace)))) * max(1, result.calls)
         if calls < 0:
             break
         chosen.append(result)

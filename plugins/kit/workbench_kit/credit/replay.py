@@ -123,6 +123,6 @@ def _before(count: int) -> str:
     return f", and fails with the {count} before it" if count else ""
 
 
-def most_reruns(steps: int) -> int:
+def max_reruns(steps: int) -> int:
     """Return the maximum number of reruns of `bisect_steps`, with one repair per step."""
     return math.ceil(math.log2(steps)) + 2 if steps > 1 else 1

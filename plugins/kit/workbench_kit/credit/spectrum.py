@@ -22,7 +22,7 @@ from workbench.workflow import Span, Trace
 SHORT = 40
 
 #: Minimum number of failed runs for an element to count.
-LEAST_FAILED = 2
+MIN_FAILED = 2
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def rank_elements(
     found: list[Suspect] = []
     for element, n in in_failed.items():
         counts = Counts(n, len(failed) - n, in_passed[element], len(passed) - in_passed[element])
-        if n >= min(LEAST_FAILED, len(failed)) and (counts.failed_without or counts.passed_without):
+        if n >= min(MIN_FAILED, len(failed)) and (counts.failed_without or counts.passed_without):
             found.append(Suspect(element.node, FORMULAS[formula](counts), element, counts))
     return sorted(found, key=lambda s: (-s.suspiciousness, -s.counts.failed_with, str(s.element)))
 

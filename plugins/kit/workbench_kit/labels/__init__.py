@@ -17,7 +17,7 @@ from workbench_kit.labels.items import (
     run_answers as run_answers,
 )
 from workbench_kit.labels.judged import (
-    LEAST_LABELS as LEAST_LABELS,
+    MIN_LABELS as MIN_LABELS,
     JudgedRow as JudgedRow,
     Label as Label,
     answer_key as answer_key,

@@ -13,7 +13,7 @@ from typing import Any
 from workbench_kit.labels.agreement import JudgeAgreement, compare_judge
 from workbench_kit.labels.items import Answer
 from workbench_kit.labels.judged import (
-    LEAST_LABELS,
+    MIN_LABELS,
     NOTHING,
     Drawn,
     Label,
@@ -64,9 +64,9 @@ class Calibration:
         if (found := self.drawn) is None:
             return []
         n, skipped = len(found.labelled), f", {len(found.skipped)} were skipped" if found.skipped else ""
-        lines = [f"{n} sealed rows have labels on both sides{skipped}; {LEAST_LABELS} are needed for a proof."]
+        lines = [f"{n} sealed rows have labels on both sides{skipped}; {MIN_LABELS} are needed for a proof."]
         lines += [f"{describe_gap(found)}."] if found.later else []
-        if n >= LEAST_LABELS:
+        if n >= MIN_LABELS:
             lines.append(
                 "To see the gain they show: workbench resume RUN. Each report with other labels is another test, which "
                 "needs a smaller p, so finish labelling first."

@@ -24,7 +24,7 @@ from workbench.task import graded_field
 from workbench_kit.labels.prediction_powered import PoweredMean, lowest_mean, powered_mean
 
 #: Minimum number of units with labels: the interval is valid only for many.
-LEAST_LABELS = 30
+MIN_LABELS = 30
 
 _FORM = 'A line is {"row": ID, "answer": HASH, "by": NAME, "score": 0 to 1}, as `workbench label` writes it.'
 
@@ -220,7 +220,7 @@ def judge_claim(proof: Claim, drawn: Drawn, powered: PoweredMean | None = None, 
 
 
 def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tuple[Claim, Claim]:
-    """Return the proof that counts for a judge's scores, and the judge's claim: by PPI++ with LEAST_LABELS labels or
+    """Return the proof that counts for a judge's scores, and the judge's claim: by PPI++ with MIN_LABELS labels or
     more, else the judge's own, which shows nothing.
 
     A cluster is a unit, and has a label if all its rows have. Rows answered by one side only count as in
@@ -236,7 +236,7 @@ def check_judge(proof: Claim, rows: Sequence[JudgedRow], looks: int = 0) -> tupl
         looks: as of `judge_claim`.
     """
     drawn = follow_draw(rows)
-    if len(drawn.labelled) < LEAST_LABELS:
+    if len(drawn.labelled) < MIN_LABELS:
         return replace(proof, shown=False, lowest=-1.0), judge_claim(proof, drawn, looks=looks)
     people, judge = [said for said, _ in drawn.labelled], [judged for _, judged in drawn.labelled]
     found = powered_mean(people, judge, drawn.others)
@@ -291,7 +291,7 @@ def describe_judged(proof: Claim, check: Claim) -> str:
     if powered is None:
         return (
             f"The gain is not shown: {check.diff_text} is the opinion of a judge, on {proof.n_rows} sealed test rows; "
-            f"{describe_labelled(drawn)}, and {LEAST_LABELS} are needed (workbench label RUN, proof: {{labels: "
+            f"{describe_labelled(drawn)}, and {MIN_LABELS} are needed (workbench label RUN, proof: {{labels: "
             "FILE}})."
         )
     worth = f"as much as {powered.labels_alone:.0f} labels without it"
@@ -346,7 +346,7 @@ def prove_by_labels(tested: Evidence, proof: Claim) -> list[Claim]:
     judged = [(row.id, task.cluster_of(row), a, b) for row, (a, b) in zip(first, said, strict=True)]
     rows, looks = judge_rows(judged, whole_labellers(labels)), 0
     drawn = follow_draw(rows)
-    if len(drawn.labelled) >= LEAST_LABELS:
+    if len(drawn.labelled) >= MIN_LABELS:
         looks, alpha = tested.count_look("labels", digest([drawn.labelled, drawn.skipped]))
         proof = replace(proof, alpha=alpha)
     gain, judge = check_judge(proof, rows, looks)

@@ -13,7 +13,7 @@ from workbench.lm import content_text
 PromptOf = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 
 #: Characters per token, as reservations of the ledger count them, and the minimum that is shown of a step.
-TOKEN, LEAST = 3, 60
+TOKEN, MIN = 3, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ def _line(number: int, step: LogStep, most: int) -> str:
 def show_steps(log: Log, numbers: Sequence[int], room: int) -> str:
     """Format steps in about `room` characters at most: the longest are cut, all to one length."""
     lengths = sorted(len(step_text(log.steps[n])) for n in numbers)
-    left, cap = room, LEAST
+    left, cap = room, MIN
     for place, length in enumerate(lengths):
         share = left // (len(lengths) - place)
-        cap = max(LEAST, share if length > share else length)
+        cap = max(MIN, share if length > share else length)
         if length > share:
             break
         left -= length

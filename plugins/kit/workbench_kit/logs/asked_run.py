@@ -77,13 +77,13 @@ class AskedRun:
         response, settled = await self.runtime.complete(spec, make_request(spec, messages, replica, settings), role)
         return response.without_thoughts(), settled
 
-    def go(self, course: Coroutine[Any, Any, T]) -> T:
+    def go(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. The run accepts no calls afterwards."""
 
         async def whole() -> T:
             async with self.opened:
                 self.ledger.bill.forget_unanswered()
-                return await course
+                return await coroutine
 
         return run_in_loop(whole())
 

@@ -19,7 +19,7 @@ from workbench_kit.logs.log_spans import CONVENTIONS, find_convention, read_span
 FORMATS = ("who-and-when", "atif", *CONVENTIONS)
 
 #: Maximum bytes of a file: a judge could not read a larger log.
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 
 
 def load_logs(path: Path, form: str | None = None) -> list[Log]:
@@ -69,10 +69,8 @@ def _load_file(path: Path, name: str, form: str | None) -> list[Log]:
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield (place, value) of each JSON value in a file. Raise SpecError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise SpecError(
-                f"{path} has more than {MOST_BYTES // 1_000_000} MB", hint="Split it into one file a trace."
-            )
+        if path.stat().st_size > MAX_BYTES:
+            raise SpecError(f"{path} has more than {MAX_BYTES // 1_000_000} MB", hint="Split it into one file a trace.")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise SpecError(f"there is no file {path}", hint="Name a log, a folder of logs, or a run.") from None

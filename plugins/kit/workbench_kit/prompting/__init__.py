@@ -2,7 +2,7 @@
 
 from workbench_kit.prompting.demo_search import (
     AS_WRITTEN as AS_WRITTEN,
-    MOST_DEMOS as MOST_DEMOS,
+    MAX_DEMOS as MAX_DEMOS,
     START_DEMOS as START_DEMOS,
     DemoSearch as DemoSearch,
     make_searcher as make_searcher,

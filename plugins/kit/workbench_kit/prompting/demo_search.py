@@ -14,7 +14,7 @@ from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
 #: Maximum number of demos at first, until the best candidate shows that many; and overall.
-START_DEMOS, MOST_DEMOS = 8, 64
+START_DEMOS, MAX_DEMOS = 8, 64
 #: The sources of demos, the most often helpful first.
 SOURCES = ("nearest", "labelled", "nearest own", "own")
 NEAREST = ("nearest", "nearest own")
@@ -134,7 +134,7 @@ class DemoSearch:
             source = best.get(f"{address} source", "")
             if best.get(name := f"{address} {source} count") == self.most < len(by_source.get(source, [])):
                 more[name] = min(2 * self.most, len(by_source[source]))
-        if not more or self.most >= MOST_DEMOS:
+        if not more or self.most >= MAX_DEMOS:
             return {}
         self.most *= 2
         return {**best, **more}

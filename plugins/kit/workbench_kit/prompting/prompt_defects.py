@@ -55,7 +55,7 @@ _NO_NAMES = set(
     "that these this those two correct new old internal external own other same".split()
 )
 #: Maximum number of names examined in one text, so that a hostile one costs no more than reading it.
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _BUILTINS = {*dir(builtins)}
 #: Outputs that hold a call or a plan as text: such instructions describe tools that the node does not call.
 _TELLS_OF_TOOLS = re.compile(r"(?i)call|tool|action|function|plan|step|command|code|program|script|sql|query|queries")
@@ -113,7 +113,7 @@ def find_unknown_tools(
             if _is_negated(text, found.start()) or behind.startswith(tuple(tools)):  # the browser tool search_web
                 continue
             for name in re.findall(r"[A-Za-z_][\w-]*", re.sub(r"\b(?:and|or)\b", "", found["name"])):
-                if name in seen or len(seen) == _MOST_NAMES:
+                if name in seen or len(seen) == _MAX_NAMES:
                     continue
                 seen.add(name)
                 if name.lower() in _NO_NAMES or name in _BUILTINS or _is_meant(name, tools, known):
@@ -229,9 +229,9 @@ def find_wrong_demos(demos: Sequence[Mapping[str, Any]], signature: Signature) -
     for number, demo in enumerate(demos):
         told = next((text for field in signature.outputs if (text := _wrong_value(field, demo.get(field.name)))), "")
         others = [key for key in demo if key not in known and not str(key).startswith("_")]
-        lacking = [field.name for field in signature.inputs if field.name not in demo]
-        if lacking and others:
-            told = f"a demo has '{others[0]}', which is not a field, and no '{lacking[0]}'"
+        missing = [field.name for field in signature.inputs if field.name not in demo]
+        if missing and others:
+            told = f"a demo has '{others[0]}', which is not a field, and no '{missing[0]}'"
         if told:
             hint = "Correct the demo: the model copies it."
             yield Defect(DefectKind.CONTRADICTION, told, hint, ("demos", number))

@@ -15,7 +15,7 @@ from workbench_kit.prompting.proposals import BEFORE, fold, keep_whole, read_par
 from workbench_kit.prompting.requests import rewrite_request
 
 #: Characters.
-MOST_PURPOSE = 1000
+MAX_PURPOSE = 1000
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Proposer:
             name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
             for name in ("temperature", "max_tokens")
         }
-        if purpose := self.study.description.strip()[:MOST_PURPOSE]:
+        if purpose := self.study.description.strip()[:MAX_PURPOSE]:
             shown, gap, asked = str(messages[0]["content"]).rpartition("\n\n")
             content = f"{shown}{gap}What the workflow is for: {purpose}\n\n{asked}"
             messages = [{**messages[0], "content": content}, *messages[1:]]

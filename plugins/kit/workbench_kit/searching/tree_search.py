@@ -129,7 +129,7 @@ class Search(Generic[S]):
 
 
 @dataclass
-class _Course(Generic[S]):
+class _Tree(Generic[S]):
     """The shared part of `explore` and `grow`: visits and expansions under limits, and the states seen so far."""
 
     search: Search[S]
@@ -227,24 +227,24 @@ async def explore(
         evaluations: maximum calls of `value`.
         expansions: maximum calls of `expand`.
     """
-    course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions, by_cost=order == "astar")
-    course.meet(root)
+    tree = _Tree(Search(root), expand, value, goal, depth, evaluations, expansions, by_cost=order == "astar")
+    tree.meet(root)
     if order == "beam":
-        return await _by_levels(course, width)
+        return await _by_levels(tree, width)
     made = itertools.count()
     frontier: list[tuple[tuple[float, ...], int, Node[S]]] = [((), next(made), root)]
     while frontier:
         node = heapq.heappop(frontier)[2]
-        if order == "astar" and course.stale(node, strict=True):
+        if order == "astar" and tree.stale(node, strict=True):
             continue  # a cheaper path to the same state was found in the meantime
-        if await course.visit(node):
+        if await tree.visit(node):
             break
-        children = await course.children(node)
+        children = await tree.children(node)
         if children is None:
             break
         for child in children:
             heapq.heappush(frontier, (_priority(child, order, goal), next(made), child))
-    return course.search
+    return tree.search
 
 
 def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | None) -> tuple[float, ...]:
@@ -260,21 +260,21 @@ def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | Non
     return (node.cost + node.heuristic, not at_goal, node.heuristic)
 
 
-async def _by_levels(course: _Course[S], width: int) -> Search[S]:
-    level = [course.search.root]
+async def _by_levels(tree: _Tree[S], width: int) -> Search[S]:
+    level = [tree.search.root]
     while level:
         for node in level:
-            if await course.visit(node):
-                return course.search
+            if await tree.visit(node):
+                return tree.search
         level = [n for n in level if not n.closed]
         following: list[Node[S]] = []
         for node in sorted(level, key=lambda n: -n.estimate)[:width]:
-            children = await course.children(node)
+            children = await tree.children(node)
             if children is None:
-                return course.search
+                return tree.search
             following += children
         level = following
-    return course.search
+    return tree.search
 
 
 async def grow(
@@ -298,21 +298,21 @@ async def grow(
     choose: returns a node that is not closed, e.g. `lambda root: select(root, uct)`; None ends the
     search. A node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
     """
-    course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions)
-    course.meet(root)
+    tree = _Tree(Search(root), expand, value, goal, depth, evaluations, expansions)
+    tree.meet(root)
     while (node := choose(root)) is not None:
         if node.visited:
-            children = await course.children(node)
+            children = await tree.children(node)
             if children is None:
                 break
             node.closed = not children
             if not children:
                 continue
             node = children[0]
-        if await course.visit(node):
+        if await tree.visit(node):
             break
         back_up(node.path, backup)
-    return course.search
+    return tree.search
 
 
 def uct(node: Node[Any], exploration: float = 0.5) -> float:

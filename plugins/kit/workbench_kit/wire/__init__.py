@@ -8,7 +8,7 @@ from workbench_kit.wire.billing import (
     asked_call as asked_call,
     price_fields as price_fields,
 )
-from workbench_kit.wire.chat_form import MOST_FORMS as MOST_FORMS, Form as Form, make_body as make_body
+from workbench_kit.wire.chat_form import MAX_FORMS as MAX_FORMS, Form as Form, make_body as make_body
 from workbench_kit.wire.chunks import ChunkReader as ChunkReader
 from workbench_kit.wire.clients import (
     MAX_BODY as MAX_BODY,

@@ -20,7 +20,7 @@ from workbench_kit.wire.rates import Billed
 #: The header in which LiteLLM's proxy states the cost of a call.
 COST_HEADER = "x-litellm-response-cost"
 #: Upper limit for the cost of a call: a larger stated amount is a mistake.
-_MOST_USD = 1e6
+_MAX_USD = 1e6
 #: Tools that a provider runs and bills separately.
 _HOSTED = re.compile(
     r"(?i)web_?search|code_?(?:execution|interpreter)|file_?search|google_?(?:search|maps)|image_generation|x_search|"
@@ -62,7 +62,7 @@ def _amount(value: Any) -> float | None:
         amount = float(value)
     except (ValueError, OverflowError):
         return None
-    return amount if math.isfinite(amount) and 0 <= amount <= _MOST_USD else None
+    return amount if math.isfinite(amount) and 0 <= amount <= _MAX_USD else None
 
 
 def asked_call(request: Request, prompt: int, extra: Mapping[str, Any]) -> Billed:

@@ -13,11 +13,11 @@ from workbench_kit.wire.dialects import allowed_tokens, refused_setting
 from workbench_kit.wire.turns import plain_message
 
 #: Maximum number of forms tried for one request, in case a server refuses each of them.
-MOST_FORMS = 8
+MAX_FORMS = 8
 #: Items that may be omitted within messages.
 _OF_MESSAGES = ("additions", "developer", "system")
 MAX_STOPS = 4  # the API's maximum; further stops are applied to the text of an answer
-_LEAST_TEMPERATURE = 0.01  # if 0 is refused: practically no sampling
+_MIN_TEMPERATURE = 0.01  # if 0 is refused: practically no sampling
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Form:
 
     omit: settings that are not sent; `system` for the role of that name, which then stands in the user's message,
     `developer` for that role, which is then `system`, and `additions` for what another provider added to messages.
-    rename: other names of settings. least_temperature: in place of 0. most_tokens: of an answer. counts_logprobs:
+    rename: other names of settings. min_temperature: in place of 0. max_tokens: of an answer. counts_logprobs:
     whether log-probabilities are asked for by their number.
     """
 
     omit: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
-    least_temperature: float = 0.0
-    most_tokens: int | None = None
+    min_temperature: float = 0.0
+    max_tokens: int | None = None
     counts_logprobs: bool = False
 
     @staticmethod
@@ -49,18 +49,18 @@ class Form:
         changed."""
         limit = allowed_tokens(status, body)
         if limit is not None and 0 < limit[0] < self.tokens(request):
-            return replace(self, most_tokens=limit[0]), limit[1]
+            return replace(self, max_tokens=limit[0]), limit[1]
         refused = refused_setting(status, body)
         return (self if refused is None else self.without(refused)), False
 
     def tokens(self, request: Request) -> int:
         """Return the maximum number of tokens to request for an answer."""
-        return request.max_tokens if self.most_tokens is None else min(request.max_tokens, self.most_tokens)
+        return request.max_tokens if self.max_tokens is None else min(request.max_tokens, self.max_tokens)
 
     def without(self, setting: str) -> Form:
         """Return the form for an endpoint that refused a setting (see `refused_setting`); itself if there is none."""
         if setting == "temperature 0":
-            return replace(self, least_temperature=_LEAST_TEMPERATURE)
+            return replace(self, min_temperature=_MIN_TEMPERATURE)
         if setting == "logprobs true" and not self.counts_logprobs:
             return replace(self, counts_logprobs=True)
         setting = setting.removesuffix(" true")
@@ -77,13 +77,13 @@ class Form:
         if "max_tokens" in omit:
             omit |= {"max_completion_tokens"}
         found = {names.get(name, name): value for name, value in body.items() if name not in omit}
-        if self.least_temperature and body.get("temperature") == 0:
-            found["temperature"] = self.least_temperature
+        if self.min_temperature and body.get("temperature") == 0:
+            found["temperature"] = self.min_temperature
         if found.get("logprobs") is True and self.counts_logprobs:
             found["logprobs"] = 1
         for name in ("max_tokens", "max_completion_tokens"):
-            if self.most_tokens is not None and isinstance(found.get(name), int):
-                found[name] = min(found[name], self.most_tokens)
+            if self.max_tokens is not None and isinstance(found.get(name), int):
+                found[name] = min(found[name], self.max_tokens)
         messages = found.get("messages")
         if self.omit.isdisjoint(_OF_MESSAGES) or not is_list(messages) or not all(map(is_dict, messages)):
             return found  # of another API, or of an unknown form
@@ -102,7 +102,7 @@ def make_body(model: str, request: Request, extra: Mapping[str, Any], form: Form
     body: dict[str, Any] = {"model": model, "messages": [*map(_in_common_form, messages)], **extra, **request.extra}
     if "system" in form.omit:
         body["messages"] = _without_system(body["messages"])
-    temperature = max(request.temperature, form.least_temperature)
+    temperature = max(request.temperature, form.min_temperature)
     settings: dict[str, Any] = {"max_tokens": form.tokens(request), "temperature": temperature}
     if request.top_p != 1.0:
         settings["top_p"] = request.top_p

@@ -109,7 +109,7 @@ _ROOM = re.compile(
     r"(?is)(?:context length (?:is|of)|must be <=) (\d+)\b.*?\b(\d+) (?:in the messages|of text input|input tokens|"
     r"tokens (?:from|in) the (?:input|messages)|`inputs` tokens)"
 )
-_MOST_TOKENS = re.compile(
+_MAX_TOKENS = re.compile(
     r"(?i)at most (\d+) (?:completion|output) tokens|max_tokens: \d+ > (\d+)|maximum tokens\b.{0,40}\blimit of (\d+)|"
     r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:less than or equal to|lower than|"
     r"maximum(?: value)? (?:of|is)|cannot exceed|at most|<=|\[\d+,)[ `]*(\d+)"
@@ -364,6 +364,6 @@ def allowed_tokens(status: int, body: Any) -> tuple[int, bool] | None:
     message = _error_parts(body)[1]
     if room := _ROOM.search(message):
         return int(room[1]) - int(room[2]), True
-    if most := _MOST_TOKENS.search(message):
+    if most := _MAX_TOKENS.search(message):
         return next(int(found) for found in most.groups() if found), False
     return None

@@ -128,8 +128,8 @@ def _steps(tier: str, found: Mapping[tuple[str, int], Mapping[str, float]]) -> I
     for above in sorted({0, *(above for name, above in found if name in ("", tier))}):
         told = found.get((tier, above), {})
         own |= told
-        lacking = tier and not told and found.get(("", above))
-        if lacking or not {"input", "output"} <= own.keys():
+        missing = tier and not told and found.get(("", above))
+        if missing or not {"input", "output"} <= own.keys():
             yield above, None
             continue
         usual = found.get(("", 0), {}) if tier else {}

@@ -12,9 +12,9 @@ from workbench.errors import PluginError
 from workbench_training.settings import Learning
 
 #: A pass of fewer tokens is not tried: what fails then is not its size.
-LEAST = 64
+MIN = 64
 #: Larger passes are not faster, and leave less room to others on the device.
-MOST = 1 << 17
+MAX = 1 << 17
 #: Share of the free memory that a measured size may take: allocators need room, and the next rows may be padded more.
 _FILLED = 0.85
 
@@ -68,7 +68,7 @@ class MicroTokens:
         hint: added to the error for a row that does not fit."""
         self.limit, self.fixed, self.hint = learning.micro_tokens, fixed, hint
         self.meter = None if fixed or "micro_tokens" in learning.model_fields_set else meter
-        self._ceiling, self._running = MOST, 0
+        self._ceiling, self._running = MAX, 0
         self._measured = 0, 0.0  # of the largest micro-batch: tokens, and bytes of a token
 
     def takes(self, tokens: int) -> bool:
@@ -82,7 +82,7 @@ class MicroTokens:
         tokens, each = self._measured
         if self.meter is not None and tokens:
             fits = int(_FILLED * (self.meter.room() - gradients) / each)
-            self.limit = max(LEAST, min(fits, 2 * self.limit, self._ceiling))
+            self.limit = max(MIN, min(fits, 2 * self.limit, self._ceiling))
         self._measured = 0, 0.0
 
     @contextmanager
@@ -108,7 +108,7 @@ class MicroTokens:
                     f"a pass of {self._running} tokens does not fit in the memory of the device. Write `learning: "
                     f"{{micro_tokens: {half}}}`."
                 ) from None
-            if half < LEAST:
+            if half < MIN:
                 raise PluginError(
                     f"a row does not fit in the memory of the device, not even {self._running} tokens at a time. "
                     f"{self.hint}"

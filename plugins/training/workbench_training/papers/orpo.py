@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workbench_training.loss import Pairs
 
 #: The largest mean log-probability of an answer: at 0 its odds are infinite.
-_MOST = -1e-6
+_MAX = -1e-6
 
 
 def odds_ratio_loss(pairs: Pairs, weight: float) -> tuple[torch.Tensor, dict[str, float]]:
@@ -39,7 +39,7 @@ def log_odds(logp: torch.Tensor) -> torch.Tensor:
     """log p / (1 - p) of a log-probability."""
     import torch
 
-    logp = logp.clamp(max=_MOST)
+    logp = logp.clamp(max=_MAX)
     return logp - torch.log(-torch.expm1(logp))
 
 

@@ -34,7 +34,7 @@ class PVI(Recipe):
     order: Literal["easy_first", "hard_first"] = Field(
         "easy_first", description="order of the rows in each pass: by falling, or by rising PVI"
     )
-    least: float | None = Field(None, description="rows with fewer bits are left out; null: none")
+    min_bits: float | None = Field(None, description="rows with fewer bits are left out; null: none")
     epochs: int = Field(
         0,
         ge=0,
@@ -118,7 +118,7 @@ def _bits(policy: Policy, rows: Sequence[Sequence[Row]]) -> list[float]:
 
 def select_informative(settings: PVI, bits: Sequence[float]) -> list[int]:
     """The indices of the examples that are learned, in their order."""
-    kept = [i for i, found in enumerate(bits) if settings.least is None or found >= settings.least]
+    kept = [i for i, found in enumerate(bits) if settings.min_bits is None or found >= settings.min_bits]
     return sorted(kept, key=lambda i: bits[i], reverse=settings.order == "easy_first")
 
 

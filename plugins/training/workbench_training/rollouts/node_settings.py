@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench import Workflow
 from workbench.errors import SpecError
-from workbench.runtime import call_tokens, most_tokens
+from workbench.runtime import call_tokens, max_tokens
 from workbench.spec import LMSpec
 from workbench.workflow import NodeKind
 
@@ -60,7 +60,7 @@ def find_settings(workflow: Workflow, names: Sequence[str]) -> list[tuple[str, N
 def find_call_limit(workflow: Workflow, address: str, spec: LMSpec) -> int:
     """The output tokens that a call of the LM at an address has at most, over all nodes that ask it."""
     asking = [node for place, node in find_settings(workflow, ("lm",)) if _asked_by(place, node, address)]
-    return max([call_tokens(node, spec) for node in asking], default=most_tokens(spec, None))
+    return max([call_tokens(node, spec) for node in asking], default=max_tokens(spec, None))
 
 
 def _asked_by(place: str, node: NodeKind, address: str) -> bool:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from workbench.workflow import Schedule, Workflow
 from workbench_training.rollouts.token_rows import RolloutRows, Row
 
-MOST_LEAVES = 256
+MAX_LEAVES = 256
 
 
 class RolloutTree(BaseModel):
@@ -41,10 +41,10 @@ class RolloutTree(BaseModel):
 
     @model_validator(mode="after")
     def _bounded(self) -> RolloutTree:
-        if self.leaves > MOST_LEAVES:
+        if self.leaves > MAX_LEAVES:
             raise ValueError(
                 f"{self.branches} branches at depth {self.depth} are {self.leaves} runs of each row, more "
-                f"than {MOST_LEAVES}; use fewer"
+                f"than {MAX_LEAVES}; use fewer"
             )
         return self
 

@@ -29,7 +29,7 @@ from workbench_kit.labels import (
 from workbench_view.server.site import NotFound, Refused, Site, find_run, url
 
 #: Maximum characters of a labeller's name, and of a better answer or comment.
-MOST_NAME, MOST_TEXT = 60, 20_000
+MAX_NAME, MAX_TEXT = 60, 20_000
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def _write(site: Site, found: _Labelled, form: Mapping[str, str]) -> str:
     if not any((item.row, item.key) == (row, key) for item in found.items):
         raise Refused("There is no such answer. Reload the page.", 422)
     edit, comment = (form.get(field, "").replace("\r\n", "\n").strip() for field in ("edit", "comment"))
-    if max(len(edit), len(comment)) > MOST_TEXT:
-        raise Refused(f"A text has at most {MOST_TEXT} characters.", 413)
+    if max(len(edit), len(comment)) > MAX_TEXT:
+        raise Refused(f"A text has at most {MAX_TEXT} characters.", 413)
     score = _score(form)
     label = Label(row, key, name, score, edit or None, comment or None)
     with site.writing_labels:
@@ -170,6 +170,6 @@ def _score(form: Mapping[str, str]) -> float | None:
 def _name(text: str) -> str:
     """Return a labeller's name as one line, for the file. Raises Refused."""
     name = " ".join(text.split())
-    if len(name) > MOST_NAME or not name.isprintable():
-        raise Refused(f"A name has at most {MOST_NAME} printable characters.", 422)
+    if len(name) > MAX_NAME or not name.isprintable():
+        raise Refused(f"A name has at most {MAX_NAME} printable characters.", 422)
     return name

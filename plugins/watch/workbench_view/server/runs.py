@@ -24,7 +24,7 @@ from workbench_view.page import format_score
 from workbench_view.server.site import NotFound, Refused, Site, url, whole_number
 
 #: Runs per page, and maximum characters of a note.
-PAGE, MOST_NOTE = 50, 2000
+PAGE, MAX_NOTE = 50, 2000
 
 
 def runs_page(site: Site, store: Store, request: Request) -> Response:
@@ -114,7 +114,7 @@ def read_tags(text: str) -> list[str]:
 def tag_run(site: Site, request: Request, form: Mapping[str, str]) -> str:
     """Replace the tags and the note of a run."""
     name = str(request.path_params["run"])
-    tags, note = read_tags(form.get("tags", "")), form.get("note", "").strip()[:MOST_NOTE]
+    tags, note = read_tags(form.get("tags", "")), form.get("note", "").strip()[:MAX_NOTE]
     with Store(site.database, create=False) as store:
         row = find_exact_run(store, name)
         if row is None:

@@ -21,7 +21,7 @@ from workbench.store import ReadOnlyStore, Store, find_exact_run
 from workbench_view.page import environment
 
 #: Maximum bytes of a form, characters of a text before it is cut, and idle database connections.
-MOST_FORM, CUT, KEPT = 65_536, 4000, 8
+MAX_FORM, CUT, KEPT = 65_536, 4000, 8
 
 #: Functions that make a page from the database, and that make a change from a form.
 Page = Callable[["Site", Store, Request], Response]
@@ -153,8 +153,8 @@ class Site:
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > MOST_FORM:
-                    raise Refused(f"A form has at most {MOST_FORM} bytes.", 413)
+                if len(body) > MAX_FORM:
+                    raise Refused(f"A form has at most {MAX_FORM} bytes.", 413)
         except ClientDisconnect:
             raise Refused("The form did not arrive.", 400) from None
         try:

@@ -153,7 +153,7 @@ def test_no_other_machine_can_reach_a_gateway(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "localhost", "[::1]"])
 def test_other_names_of_this_machine_can_be_listened_at(host: str) -> None:
-    async def course() -> int:
+    async def main() -> int:
         try:
             gateway = await Gateway.open(host)
         except OSError:
@@ -162,13 +162,13 @@ def test_other_names_of_this_machine_can_be_listened_at(host: str) -> None:
         await gateway.aclose()
         return found[0]
 
-    assert asyncio.run(course()) == 200
+    assert asyncio.run(main()) == 200
 
 
 def test_errors_tell_nothing_of_the_gateway() -> None:
     hidden = ["/home/me/rows.jsonl", "sk-provider-key"]
 
-    async def course() -> list[Any]:
+    async def main() -> list[Any]:
         errors: list[Exception] = []
         gateway = await Gateway.open(on_error=errors.append)
         secret = gateway.admit(ScriptedSession(RuntimeError(" ".join(hidden))))
@@ -188,7 +188,7 @@ def test_errors_tell_nothing_of_the_gateway() -> None:
         assert [type(error) for error in errors] == [RuntimeError] * 4
         return [*bodies, secret]
 
-    *bodies, secret = asyncio.run(course())
+    *bodies, secret = asyncio.run(main())
     assert not [word for word in (*hidden, secret, "Traceback", "RuntimeError") if word in str(bodies)]
 
 
@@ -209,13 +209,13 @@ def test_an_agent_gets_the_variables_of_its_clients_and_no_others() -> None:
 
 
 def test_a_gateway_can_be_closed_twice_and_leaves_its_port() -> None:
-    async def course() -> None:
+    async def main() -> None:
         async with opened(ScriptedSession()) as (gateway, _):
             port = int(gateway.address.rpartition(":")[2])
             await gateway.aclose()
         await (await Gateway.open(port=port)).aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ["Authorization", "x-api-key", "api-key", "authorization"])
@@ -235,7 +235,7 @@ def test_s17_a_key_that_is_there_twice_is_refused(name: str) -> None:
 
 
 def test_ea9_other_machines_reach_a_gateway_that_lets_them_with_the_secret_alone() -> None:
-    async def course() -> None:
+    async def main() -> None:
         gateway = await Gateway.open("0.0.0.0", beyond=True)
         try:
             secret, port = gateway.admit(ScriptedSession()), gateway.address.rpartition(":")[2]
@@ -250,4 +250,4 @@ def test_ea9_other_machines_reach_a_gateway_that_lets_them_with_the_secret_alone
         finally:
             await gateway.aclose()
 
-    asyncio.run(course())
+    asyncio.run(main())

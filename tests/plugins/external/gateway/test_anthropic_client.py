@@ -20,14 +20,14 @@ ADD: Any = {"name": "add", "description": "Adds.", "input_schema": {"type": "obj
 
 
 def ask(session: ScriptedSession, use: Callable[[Any], Awaitable[Any]], retries: int = 0) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         async with opened(session) as (gateway, secret):
             variables = gateway.environment(secret, {})
             base, key = variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_API_KEY"]
             async with anthropic.AsyncAnthropic(base_url=base, api_key=key, max_retries=retries) as client:
                 return await use(client)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def test_a_message_comes_back_whole() -> None:

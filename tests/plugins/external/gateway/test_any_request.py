@@ -16,7 +16,7 @@ from workbench.errors import BudgetSpent, Interrupted, LMError, NodeError, Serve
 from workbench.lm import Request, estimate_tokens
 from workbench_external.gateway import Refused, endpoints as e, refusal_of
 from workbench_external.gateway.access import Admitted
-from workbench_external.gateway.fields import MOST_STOPS
+from workbench_external.gateway.fields import MAX_STOPS
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -264,10 +264,10 @@ def test_a_number_is_a_number_and_nothing_that_python_takes_for_one(subtests: py
 
 @pytest.mark.parametrize(("path", "field"), [("/chat/completions", "stop"), ("/messages", "stop_sequences")])
 def test_the_texts_that_stop_a_model_are_so_many_and_none_is_empty(path: str, field: str) -> None:
-    most = [f"s{n}" for n in range(MOST_STOPS)]
+    most = [f"s{n}" for n in range(MAX_STOPS)]
     assert isinstance(answered(path, {**FULL[path], field: most}), ScriptedSession)
     found = answered(path, {**FULL[path], field: [*most, "one more"]})
-    assert isinstance(found, Refused) and found.field == field and str(MOST_STOPS) in found.message
+    assert isinstance(found, Refused) and found.field == field and str(MAX_STOPS) in found.message
     empty = answered(path, {**FULL[path], field: ["a", ""]})
     assert isinstance(empty, Refused) and empty.field == f"{field}[1]"
 

@@ -235,7 +235,7 @@ NODE = {"slots": SLOTS, "instructions": "More.", "demos": [{"text": "t", "label"
 def test_h14_no_body_is_a_fault_of_ours() -> None:
     found: list[tuple[str, int, Any]] = []
 
-    async def course(address: str) -> None:
+    async def main(address: str) -> None:
         async with served(model("openai/up", address), {**NODE, "temperature": 0.5}) as (gateway, secret):
             headers = {"Authorization": f"Bearer {secret}"}
             async with aiohttp.ClientSession(headers=headers) as client:
@@ -247,7 +247,7 @@ def test_h14_no_body_is_a_fault_of_ours() -> None:
 
     with upstream() as server:
         server.checks = {}
-        asyncio.run(course(server.address))
+        asyncio.run(main(server.address))
     assert len(found) > 60 and {status for _, status, _ in found} == {200, 400}, [f for f in found if f[1] > 499]
 
 

@@ -125,7 +125,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("when", BREAKS)
 @pytest.mark.parametrize("api", ["chat", "messages", "files"])
 def test_a_broken_connection_breaks_the_clients(api: str, when: str) -> None:
-    async def course() -> None:
+    async def main() -> None:
         async with breaking(*BREAKS[when](api)) as server:
             name = "anthropic/up" if api == "messages" else "openai/up"
             async with served(model(name, server.address)) as (gateway, secret):
@@ -138,7 +138,7 @@ def test_a_broken_connection_breaks_the_clients(api: str, when: str) -> None:
                             break
                     assert through == direct
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 # In a row
@@ -170,7 +170,7 @@ def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
         request.transport.abort()
         return web.Response()
 
-    async def course(address: str) -> str:
+    async def main(address: str) -> str:
         runtime = Runtime(ledger, lm_spec(model("openai/up", address)), {}, LMPool())
         try:
             outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
@@ -180,7 +180,7 @@ def test_in_a_row_the_agents_client_asks_again_and_not_the_ledger(
 
     with upstream() as server:
         server.answers["chat/completions"] = [broken] * breaks
-        assert asyncio.run(course(server.address)) == label
+        assert asyncio.run(main(server.address)) == label
         assert len(server.asked) == asked and ledger.paid.calls == asked
         assert ledger.bill.failed == {"broken": min(breaks, asked)}
     store.close()

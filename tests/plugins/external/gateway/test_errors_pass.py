@@ -98,7 +98,7 @@ def test_clients_see_what_they_see_without_a_gateway(api: str, stream: bool, sub
     path = "chat/completions" if api == "chat" else api
     name = "anthropic/up" if api == "messages" else "openai/up"
 
-    async def course() -> None:
+    async def main() -> None:
         with upstream() as server:
             async with served(model(name, server.address)) as (gateway, secret):
                 for error in ERRORS:
@@ -107,7 +107,7 @@ def test_clients_see_what_they_see_without_a_gateway(api: str, stream: bool, sub
                     with subtests.test(f"{error[0]} {str(error[1])[:60]}"):
                         assert through == direct and through["status"] == error[0]
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 def test_an_error_with_status_200_and_one_that_echoes_the_key_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_what_the_agents_own_model_refuses_is_left_out_if_it_is_not_the_agents(
 
 
 @pytest.mark.parametrize(
-    ("body", "lacking"),
+    ("body", "missing"),
     [
         ("404 page not found", True),
         ({"detail": "Not Found"}, True),
@@ -212,15 +212,15 @@ def test_what_the_agents_own_model_refuses_is_left_out_if_it_is_not_the_agents(
         ({"error": {"message": "Conversation with id 'conv_1' not found."}}, False),
     ],
 )
-def test_a_server_that_lacks_an_api_is_told_from_one_that_lacks_what_is_named(body: Any, lacking: bool) -> None:
+def test_a_server_that_lacks_an_api_is_told_from_one_that_lacks_what_is_named(body: Any, missing: bool) -> None:
     async def use(client: aiohttp.ClientSession, base: str) -> int:
         async with client.post(f"{base}/responses", json={"model": "up", "input": "hi"}) as answer:
             return answer.status
 
     with upstream() as server:
         server.answers["responses"] = [failing(404, body)]
-        assert with_gateway(model("openai/up", server.address), use) == (200 if lacking else 404)
-        assert len(server.asked) == 1 + lacking
+        assert with_gateway(model("openai/up", server.address), use) == (200 if missing else 404)
+        assert len(server.asked) == 1 + missing
 
 
 # Other paths

@@ -55,7 +55,7 @@ async def said_raw(address: str, request: bytes) -> tuple[list[bytes], bytes]:
 def through(answer: str, request: str = GET, **settings: Any) -> tuple[list[str], bytes, str]:
     """(lines of the head, body) of an answer through the gateway, and the head of what was asked."""
 
-    async def course() -> tuple[list[str], bytes, str]:
+    async def main() -> tuple[list[str], bytes, str]:
         async with raw_server(answer.encode("latin-1")) as (address, heads):
             async with served(model("openai/up", address, **settings)) as (gateway, secret):
                 lines, body = await said_raw(gateway.address, request.replace("SECRET", secret).encode())
@@ -68,7 +68,7 @@ def through(answer: str, request: str = GET, **settings: Any) -> tuple[list[str]
                 told.append(text)
             return told, body, heads[0].decode()
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 OK = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"

@@ -59,7 +59,7 @@ def test_a_request_and_its_answer_pass_as_they_are() -> None:
 def test_a_stream_passes_event_by_event_and_without_alt_sse_it_is_the_array() -> None:
     pieces = [answer(THOUGHT, end=None), answer("a", end=None), answer(SIGNED)]
 
-    async def course(server: GeminiServer) -> list[bytes]:
+    async def main(server: GeminiServer) -> list[bytes]:
         async with served(gemini(server)) as (gateway, secret), aiohttp.ClientSession() as client:
             url = f"{gateway.address}/v1beta/models/m:streamGenerateContent?alt=sse&key={secret}"
             async with client.post(url, json={"contents": USER}) as found:
@@ -68,7 +68,7 @@ def test_a_stream_passes_event_by_event_and_without_alt_sse_it_is_the_array() ->
 
     with gemini_server() as server:
         server.seconds, server.answers = 0.1, [pieces, pieces]
-        parts = asyncio.run(course(server))
+        parts = asyncio.run(main(server))
         status, whole, headers = ask(gemini(server), {"contents": USER}, "streamGenerateContent")
         paths = [path for path, _, _ in server.asked]
     assert len(parts) == 3 and b"".join(parts) == server.sent[0]
@@ -189,7 +189,7 @@ def test_an_answer_that_no_server_gave_is_written_in_the_words_of_the_api(method
             call = {"id": "c1", "name": "look", "arguments": '{"a": 1}'}
             return [Response("Looking.", "tool_calls", 5, 2, tool_calls=(call,), thoughts="Hm.")] * ask.samples
 
-    async def course() -> bytes:
+    async def main() -> bytes:
         gateway = await Gateway.open()
         secret = gateway.admit(Said())  # type: ignore[arg-type]
         try:
@@ -201,7 +201,7 @@ def test_an_answer_that_no_server_gave_is_written_in_the_words_of_the_api(method
         finally:
             await gateway.aclose()
 
-    raw = asyncio.run(course())
+    raw = asyncio.run(main())
     body = join_events("gemini", raw) or json.loads(raw)
     (candidate,) = body["candidates"]
     call = {"functionCall": {"id": "c1", "name": "look", "args": {"a": 1}}}
@@ -270,7 +270,7 @@ def run_row(server: GeminiServer, folder: Path, database: Path, number: int | No
     tree = {"external": "text -> label", "command": ["python", "agent.py"]}
     workflow = Workflow({"nodes": {"agent": node_tree(tree)}}, folder)
 
-    async def course() -> str:
+    async def main() -> str:
         runtime = Runtime(ledger, lm_spec(gemini(server)), {}, LMPool())
         try:
             outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
@@ -280,7 +280,7 @@ def run_row(server: GeminiServer, folder: Path, database: Path, number: int | No
             await runtime.aclose()
 
     try:
-        return asyncio.run(course()), run, ledger.paid.calls
+        return asyncio.run(main()), run, ledger.paid.calls
     finally:
         store.close()
 

@@ -106,13 +106,13 @@ def test_a_key_of_nobody_is_refused_as_google_refuses_it() -> None:
         status, said, _ = ask(gemini(server), {"contents": USER}, headers={"x-goog-api-key": "k"}, told=[])
         assert status == 200, said  # the secret stands in the path
 
-        async def course() -> Any:
+        async def main() -> Any:
             async with served(gemini(server)) as (gateway, _), aiohttp.ClientSession() as client:
                 url = f"{gateway.address}/v1beta/models/m:generateContent?key=wrong"
                 async with client.post(url, json={"contents": USER}) as found:
                     return found.status, await found.json()
 
-        status, body = asyncio.run(course())
+        status, body = asyncio.run(main())
     assert (status, body["error"]["status"], body["error"]["code"]) == (401, "UNAUTHENTICATED", 401)
 
 
@@ -126,7 +126,7 @@ def test_a_model_of_another_api_is_refused_and_the_setting_named(name: str) -> N
 
 
 def test_other_paths_pass_as_they_came_in_production() -> None:
-    async def course(server: GeminiServer) -> list[int]:
+    async def main(server: GeminiServer) -> list[int]:
         found: list[int] = []
         async with served(gemini(server)) as (gateway, secret):
             async with aiohttp.ClientSession(headers={"x-goog-api-key": secret}) as client:
@@ -139,13 +139,13 @@ def test_other_paths_pass_as_they_came_in_production() -> None:
         return found
 
     with gemini_server() as server:
-        assert asyncio.run(course(server)) == [404, 404, 404]  # the stand-in has none of them
+        assert asyncio.run(main(server)) == [404, 404, 404]  # the stand-in has none of them
         paths = [path for path, _, _ in server.asked]
     assert paths == ["/v1beta/models/e:embedContent", "/v1beta/models?pageSize=2", "/v1beta/files"]
 
 
 def test_a_stream_that_breaks_off_breaks_off_here_without_a_word() -> None:
-    async def course(server: GeminiServer) -> bytes:
+    async def main(server: GeminiServer) -> bytes:
         async with served(gemini(server)) as (gateway, secret), aiohttp.ClientSession() as client:
             url = f"{gateway.address}/v1beta/models/m:streamGenerateContent?alt=sse"
             found = b""
@@ -157,13 +157,13 @@ def test_a_stream_that_breaks_off_breaks_off_here_without_a_word() -> None:
 
     with gemini_server() as server:
         server.answers, server.seconds = [[answer("a", end=None), None]], 0.1
-        found = asyncio.run(course(server))
+        found = asyncio.run(main(server))
     (event,) = [line for line in found.decode().splitlines() if line]
     assert json.loads(event.removeprefix("data: ")) == answer("a", end=None)
 
 
 def test_the_key_is_neither_sent_back_nor_the_secret_sent_on() -> None:
-    async def course(server: GeminiServer, told: list[str]) -> tuple[str, str]:
+    async def main(server: GeminiServer, told: list[str]) -> tuple[str, str]:
         async with served(gemini(server), told=told) as (gateway, secret), aiohttp.ClientSession() as client:
             for path in ("generateContent?key=", "countTokens?x=1&key="):
                 url = f"{gateway.address}/v1beta/models/m:{path}{secret}"
@@ -173,7 +173,7 @@ def test_the_key_is_neither_sent_back_nor_the_secret_sent_on() -> None:
 
     with gemini_server() as server:
         server.answers = [answer(f"Your key is {KEY}.")]
-        secret, told = asyncio.run(course(server, []))
+        secret, told = asyncio.run(main(server, []))
         assert len(server.asked) == 2 and "Your key is ***." in told
         assert KEY not in told and secret not in str(server.asked) and server.asked[1][0].endswith(":countTokens?x=1")
 

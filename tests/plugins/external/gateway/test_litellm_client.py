@@ -41,7 +41,7 @@ def test_litellm_finds_the_gateway_for_each_provider() -> None:
     keys = ("AZURE_API_KEY", "HOSTED_VLLM_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
     inherited = {**os.environ, **dict.fromkeys(keys, "the-users-own"), "AZURE_API_VERSION": "2024-10-21"}
 
-    async def course() -> Any:
+    async def main() -> Any:
         async with opened(ScriptedSession()) as (gateway, secret):
             environment = {**inherited, **gateway.environment(secret, inherited)}
             assert "the-users-own" not in environment.values()
@@ -52,4 +52,4 @@ def test_litellm_finds_the_gateway_for_each_provider() -> None:
             )
             return json.loads((await child.communicate())[0].splitlines()[-1])
 
-    assert asyncio.run(course()) == {model: [HELLO.text, HELLO.text] for model in MODELS}
+    assert asyncio.run(main()) == {model: [HELLO.text, HELLO.text] for model in MODELS}

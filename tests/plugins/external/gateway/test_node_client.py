@@ -65,7 +65,7 @@ class ByModel(ScriptedSession):
 def test_the_client_for_javascript_reads_all_that_it_asks_for(package: Path) -> None:
     session = ByModel()
 
-    async def course() -> str:
+    async def main() -> str:
         async with opened(session) as (gateway, secret):
             kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
             child = await asyncio.create_subprocess_exec(
@@ -79,7 +79,7 @@ def test_the_client_for_javascript_reads_all_that_it_asks_for(package: Path) -> 
             assert child.returncode == 0, err.decode()
             return out.decode()
 
-    found = json.loads(asyncio.run(course()))
+    found = json.loads(asyncio.run(main()))
     assert found["whole"] == found["streamed"] == [HELLO.text, 18]
     assert found["calls"] == [["call_a", "add", {"a": 1, "b": 2}], ["call_b", "look", {"at": "the sky"}]]
     assert found["response"] == [HELLO.text, True]

@@ -27,14 +27,14 @@ ADD = {
 
 
 def ask(session: ScriptedSession, use: Callable[[AsyncOpenAI], Awaitable[Any]], retries: int = 0) -> Any:
-    async def course() -> Any:
+    async def main() -> Any:
         async with opened(session) as (gateway, secret):
             variables = gateway.environment(secret, {})
             base, key = variables["OPENAI_BASE_URL"], variables["OPENAI_API_KEY"]
             async with AsyncOpenAI(base_url=base, api_key=key, max_retries=retries) as client:
                 return await use(client)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def test_a_chat_comes_back_whole() -> None:
@@ -340,7 +340,7 @@ def test_a_spent_budget_or_a_run_that_was_stopped_is_not_tried_again(error: Exce
 
 
 def test_azures_client_is_led_here_by_its_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def course() -> str | None:
+    async def main() -> str | None:
         async with opened(ScriptedSession()) as (gateway, secret):
             variables = gateway.environment(
                 secret, {"AZURE_OPENAI_API_KEY": "mine", "OPENAI_API_VERSION": "2024-10-21"}
@@ -351,4 +351,4 @@ def test_azures_client_is_led_here_by_its_own_variables(monkeypatch: pytest.Monk
                 await client.responses.create(model="m", input="hi")
                 return (await client.chat.completions.create(model="m", messages=USER)).choices[0].message.content
 
-    assert asyncio.run(course()) == HELLO.text
+    assert asyncio.run(main()) == HELLO.text

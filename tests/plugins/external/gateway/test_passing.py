@@ -84,7 +84,7 @@ def test_ea10_thinking_passes_both_ways_with_its_signature_whole_and_streamed() 
             result = {"type": "tool_result", "tool_use_id": "t1", "content": "3"}
             messages.append({"role": "user", "content": [result]})
 
-    async def course(server: Upstream, streamed: bool) -> str:
+    async def main(server: Upstream, streamed: bool) -> str:
         async with served(model("anthropic/up", server.address)) as (gateway, secret):
             variables = gateway.environment(secret, {})
             async with anthropic.AsyncAnthropic(
@@ -100,9 +100,9 @@ def test_ea10_thinking_passes_both_ways_with_its_signature_whole_and_streamed() 
             {"type": "message_stop"},
         ]
         server.answers["messages"] = [message_answer(thought, use, stop="tool_use")]
-        assert asyncio.run(course(server, streamed=False)) == "a"
+        assert asyncio.run(main(server, streamed=False)) == "a"
         server.answers["messages"] = [events, end]
-        assert asyncio.run(course(server, streamed=True)) == "a"
+        assert asyncio.run(main(server, streamed=True)) == "a"
         for body in server.bodies("messages")[1::2]:
             assert body["thinking"] == {"type": "enabled", "budget_tokens": 1024}
             assert body["messages"][1]["content"][0] == thought
@@ -187,13 +187,13 @@ def test_ea18_other_paths_go_to_the_server_that_has_them_and_headers_of_answers_
         found = with_gateway(model("openai/up", server.address), use)
         asked = [(path, body.get("model"), body.get("limit")) for path, body, _ in server.asked]
         server.lacks = {"moderations"}
-        lacking = model("openai/up", server.address)
+        missing = model("openai/up", server.address)
 
         async def status(client: Any, base: str) -> int:
             async with client.post(f"{base}/moderations", json={"input": "hi"}) as answer:
                 return answer.status
 
-        assert with_gateway(lacking, status) == 404
+        assert with_gateway(missing, status) == 404
     assert found == [
         (200, "responses/input_tokens", "req_1"),
         (200, "responses/resp_9/input_items", "req_1"),
@@ -239,14 +239,14 @@ def test_several_answers_are_one_request_where_the_server_gives_them() -> None:
 
 
 def test_an_answer_that_openai_stores_is_gone_on_with_there() -> None:
-    async def course(server: Upstream) -> None:
+    async def main(server: Upstream) -> None:
         async with served(model("openai/up", server.address)) as (gateway, secret):
             async with openai.AsyncOpenAI(base_url=f"{gateway.address}/v1", api_key=secret) as client:
                 first = await client.responses.create(model="m", input="hi")
                 await client.responses.create(model="m", input="ho", previous_response_id=first.id)
 
     with upstream() as server:
-        asyncio.run(course(server))
+        asyncio.run(main(server))
         assert server.bodies("responses")[1] == {"input": "ho", "model": "up", "previous_response_id": "resp_1"}
 
 

@@ -83,7 +83,7 @@ def test_a_long_conversation_is_read_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_oldest_turns_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    monkeypatch.setattr(module, "MAX_KEPT", 2)
     turns = ReturnedTurns()
     for number in ("c1", "c2", "c3"):
         turns.keep(ask(USER), [response("kept", number)])
@@ -96,14 +96,14 @@ def test_thoughts_are_given_as_reasoning_content_whole_and_streamed() -> None:
 
     asked = {"model": "m", "messages": [USER]}
 
-    async def course(gateway: Gateway, secret: str) -> tuple[Any, str]:
+    async def main(gateway: Gateway, secret: str) -> tuple[Any, str]:
         _, whole, _ = await send(gateway, f"/s/{secret}/v1/chat/completions", asked)
         async with aiohttp.ClientSession() as client:
             url = f"{gateway.address}/s/{secret}/v1/chat/completions"
             async with client.post(url, json={**asked, "stream": True}) as answer:
                 return whole, await answer.text()
 
-    whole, streamed = serve(ScriptedSession(thought), course)
+    whole, streamed = serve(ScriptedSession(thought), main)
     assert whole["choices"][0]["message"]["reasoning_content"] == "Is it billing? No."
     deltas = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
     said = [event["choices"][0]["delta"].get("reasoning_content", "") for event in deltas]

@@ -135,7 +135,7 @@ def test_h7_a_moderation_is_asked_of_the_model_that_it_names() -> None:
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_h12_a_gateway_listens_at_an_address_of_ipv6(host: str) -> None:
-    async def course() -> int:
+    async def main() -> int:
         gateway = await Gateway.open(host)
         try:
             url = f"{gateway.address}/v1/models"
@@ -149,7 +149,7 @@ def test_h12_a_gateway_listens_at_an_address_of_ipv6(host: str) -> None:
             known.bind(("::1", 0))
         except OSError:
             pytest.skip("no IPv6 here")
-    assert asyncio.run(course()) == 401  # its own name is known: it asks for the secret
+    assert asyncio.run(main()) == 401  # its own name is known: it asks for the secret
 
 
 def test_h16_an_answer_that_its_server_does_not_keep_is_not_found() -> None:

@@ -178,7 +178,7 @@ def test_the_path_says_which_api_is_asked_and_a_refusal_is_noted() -> None:
 
 
 def test_a_secret_has_so_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(server, "MAX_AT_ONCE", 2)
 
     async def use(gateway: Gateway, secret: str) -> None:
         found = await asyncio.gather(*(send(gateway, f"/s/{secret}{CHAT}", CHAT_BODY) for _ in range(3)))
@@ -341,7 +341,7 @@ def test_the_room_loads_no_http() -> None:
 def test_sessions_of_one_gateway_run_at_once() -> None:
     """Each answers when all ten were asked."""
 
-    async def course() -> list[int]:
+    async def main() -> list[int]:
         all_asked = asyncio.Barrier(10)
 
         class Waiting(ScriptedSession):
@@ -354,4 +354,4 @@ def test_sessions_of_one_gateway_run_at_once() -> None:
             answers = await asyncio.gather(*(send(gateway, f"/s/{s}{CHAT}", CHAT_BODY) for s in secrets))
             return [status for status, *_ in answers]
 
-    assert asyncio.run(course()) == [200] * 10
+    assert asyncio.run(main()) == [200] * 10

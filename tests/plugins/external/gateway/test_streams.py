@@ -192,7 +192,7 @@ def run_row(server: Upstream, folder: Path, database: Path, run: int | None = No
     number = run or add_run(store, run="t", name="t", status="running", spec="", options="{}")
     ledger = Ledger(store, number, BudgetSpec.model_validate({}))
 
-    async def course() -> str:
+    async def main() -> str:
         runtime = Runtime(ledger, lm_spec(model("openai/up", server.address)), {}, LMPool())
         try:
             outcome = await Program(workflow, runtime).run(Example("1", {"text": "x"}))
@@ -201,7 +201,7 @@ def run_row(server: Upstream, folder: Path, database: Path, run: int | None = No
             await runtime.aclose()
 
     try:
-        return asyncio.run(course()), (number, ledger.paid.calls, ledger.sent.usd, ledger.bill.failed)
+        return asyncio.run(main()), (number, ledger.paid.calls, ledger.sent.usd, ledger.bill.failed)
     finally:
         store.close()
 
@@ -245,7 +245,7 @@ def test_a_stream_that_breaks_in_a_run_is_billed_and_not_asked_again(tmp_path: P
 
 
 def test_a_request_that_is_sent_again_reads_the_pieces_of_the_first() -> None:
-    async def course() -> None:
+    async def main() -> None:
         first, second = Pieces(), Pieces()
         first.begin({"x": "1"})
         first.add(b"a")
@@ -255,7 +255,7 @@ def test_a_request_that_is_sent_again_reads_the_pieces_of_the_first() -> None:
         await asyncio.wait_for(second.wait(), 1)
         assert second.source.begun and second.after(0) == ([b"a", b"b"], 2) and second.after(1) == ([b"b"], 2)
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 # Draining
@@ -264,7 +264,7 @@ def test_a_request_that_is_sent_again_reads_the_pieces_of_the_first() -> None:
 def test_while_it_drains_requests_in_flight_end_and_new_ones_are_told_to_try_again() -> None:
     gates: list[Callable[[], Any]] = []
 
-    async def course(server: Upstream) -> None:
+    async def main(server: Upstream) -> None:
         async with served(model("openai/up", server.address)) as (gateway, secret):
             headers = {"Authorization": f"Bearer {secret}"}
             async with aiohttp.ClientSession(headers=headers) as client:
@@ -283,7 +283,7 @@ def test_while_it_drains_requests_in_flight_end_and_new_ones_are_told_to_try_aga
 
     with upstream() as server:
         server.answers["chat/completions"] = [gated(server, EVENTS["chat"], gates)]
-        asyncio.run(course(server))
+        asyncio.run(main(server))
 
 
 def test_a_drain_waits_no_longer_than_it_is_told() -> None:
@@ -292,7 +292,7 @@ def test_a_drain_waits_no_longer_than_it_is_told() -> None:
             await asyncio.sleep(60)
             raise Refused(500, "internal", "")
 
-    async def course() -> None:
+    async def main() -> None:
         gateway = await Gateway.open()
         secret = gateway.admit(Silent())  # type: ignore[arg-type]
         async with aiohttp.ClientSession() as client:
@@ -306,7 +306,7 @@ def test_a_drain_waits_no_longer_than_it_is_told() -> None:
             with suppress(aiohttp.ClientError):
                 (await asking).close()
 
-    asyncio.run(course())
+    asyncio.run(main())
 
 
 # Siblings

@@ -182,7 +182,7 @@ READERS: Mapping[str, Callable[[Any, Callable[[], None]], Awaitable[tuple[Read, 
 def read(api: str, server: Upstream, name: str, gated: Gated) -> tuple[Read, Any]:
     """What the official client of an API reads of a model."""
 
-    async def course() -> tuple[Read, Any]:
+    async def main() -> tuple[Read, Any]:
         async with served(model(name, server.address)) as (gateway, secret):
             kinds: Any = {"messages": anthropic.AsyncAnthropic}
             base = gateway.address if api == "messages" else f"{gateway.address}/v1"
@@ -190,7 +190,7 @@ def read(api: str, server: Upstream, name: str, gated: Gated) -> tuple[Read, Any
             async with made(base_url=base, api_key=secret, max_retries=0) as client:
                 return await READERS[api](client, gated.open)
 
-    return asyncio.run(course())
+    return asyncio.run(main())
 
 
 def joined(pieces: Read) -> Read:

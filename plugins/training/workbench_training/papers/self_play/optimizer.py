@@ -98,7 +98,7 @@ class SelfPlay(GRPO):
         found = super().identify()
         return {**found, "proposer": found["proposer"] | PROPOSER_CONSTANTS, "verdicts": None}
 
-    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+    def max_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         schedule, p = self.resolve_schedule(), self.proposer
         calls = workflow.max_calls
         proposals = p.steps * p.tasks * p.rollouts + p.pool

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.task import content_id
-from workbench_training.papers.self_play.settings import ALIKE, BAND, MOST_TOOLS, REPETITION, Proposer
+from workbench_training.papers.self_play.settings import ALIKE, BAND, MAX_TOOLS, REPETITION, Proposer
 
 
 @dataclass
@@ -77,7 +77,7 @@ def reward_proposals(proposals: Sequence[Proposal], known: frozenset[str], setti
 
 def _earned(proposal: Proposal, alike: float, settings: Proposer) -> float:
     uncertainty = 1.0 - 2.0 * abs(proposal.agreement - 0.5)
-    calls = [min(n, MOST_TOOLS) / MOST_TOOLS for n in proposal.tools]
+    calls = [min(n, MAX_TOOLS) / MAX_TOOLS for n in proposal.tools]
     tools = sum(calls) / max(1, len(calls))
     return max(0.0, uncertainty + settings.tools * tools - REPETITION * alike)
 

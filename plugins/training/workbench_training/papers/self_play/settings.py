@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from workbench_training.settings import Learning
 
 #: Calls of a tool that earn the whole of `tools`: the authors' cap.
-MOST_TOOLS = 4
+MAX_TOOLS = 4
 #: Two proposals are alike from this share of common pairs of words. Ours: the authors cluster at a BLEU distance of
 #: 0.5.
 ALIKE = 0.5
@@ -19,7 +19,7 @@ REPETITION = 1.0
 EXAMPLES, MAX_TOKENS = 3, 256
 #: They decide what is learned: a training is continued only with the same ones.
 PROPOSER_CONSTANTS = {
-    "most_tools": MOST_TOOLS,
+    "most_tools": MAX_TOOLS,
     "alike": ALIKE,
     "shown": "any",
     "band": list(BAND),
