@@ -23,8 +23,7 @@ from tests.helpers.journal import (
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger import Ledger
-from workbench.ledger.dead_server import DEAD_AFTER
-from workbench.ledger.retry import LONGEST_PAUSE, pause_before
+from workbench.ledger.retry import DEAD_AFTER, LONGEST_PAUSE, pause_before
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation

@@ -23,7 +23,7 @@ from tests.helpers.journal import (
 
 from workbench.errors import FailureKind, ServerDead
 from workbench.ledger import Ledger
-from workbench.ledger.dead_server import DEAD_AFTER
+from workbench.ledger.retry import DEAD_AFTER
 from workbench.lm import Request
 
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, run_without_waiting, scripted, spec, turns
 
 from workbench.errors import LMError, ServerDead
-from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.retry import MAX_PAUSES, MAX_RATE_LIMITS
+from workbench.ledger.retry import MAX_PAUSES, MAX_RATE_LIMITS, AdaptiveLimiter
 
 RATE = LMError("rate_limit", "slow down")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from workbench.errors import BudgetSpent
-from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.retry import AdaptiveLimiter
 from workbench.ledger.spend import Spend
 
 if TYPE_CHECKING:

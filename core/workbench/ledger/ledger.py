@@ -28,16 +28,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import FailureKind, LMError, ServerDead
-from workbench.ledger.accepted_keys import AcceptedKeys
-from workbench.ledger.bill import Bill
 from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.cut_prompts import CutPrompts
-from workbench.ledger.dead_server import FailureStreak
-from workbench.ledger.no_journal import NoJournal
-from workbench.ledger.rate_limit import AdaptiveLimiter, Pause
-from workbench.ledger.recalled import Recalled, RecalledCalls, tell_recalled
-from workbench.ledger.retry import MAX_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
+from workbench.ledger.recalled import AcceptedKeys, NoJournal, Recalled, RecalledCalls, tell_recalled
+from workbench.ledger.retry import MAX_PAUSES, AdaptiveLimiter, Attempts, FailureStreak, Pause, pause_before
+from workbench.ledger.spend import Bill, CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
 from workbench.lm import LM, MAX_TOKENS, Request, Response, check_length, split_page
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import EarlierCalls, Journal, Store, dumps
