@@ -151,12 +151,12 @@ LINES = {
     "runtime": 1367,
     "spec": 2515,
     "store": 2006,
-    "study": 1456,
+    "study": 1329,
     "task": 4094,
     "workflow": 1786,
 }
 #: Names that plugins import from core, which only fall.
-MAX_NAMES = 392
+MAX_NAMES = 389
 
 
 def test_rooms_of_core_do_not_grow() -> None:

@@ -22,6 +22,7 @@ from workbench.study import (
     Evaluator,
     Optimizer,
     Progress,
+    RandomTrial,
     Result,
     Study,
     estimate_calls,
@@ -265,8 +266,9 @@ def test_chance_comes_from_the_seed_alone(tmp_path: Path) -> None:
 
     async def main(study: Study) -> None:
         study.domains = {"nodes.n.decoding.temperature": DomainSpec.model_validate({"float": [0.0, 1.0]})}
-        searcher, inner = study.searcher(), study.narrow()
-        drawn.append([searcher.ask().values for _ in range(3)] + [inner.rng.random(), inner.searcher().ask().values])
+        inner = study.narrow()
+        draws = [RandomTrial(each.rng) for each in (study, study, inner)]
+        drawn.append([each.space().suggest(draw, study.workflow) for draw in draws for each in (study, inner)])
         domains = {"nodes.n.samples": DomainSpec.model_validate({"int": [1, 3]})}
         assert list(study.space(domains).domains) == ["nodes.n.samples"]
         study.domains = {}

@@ -11,10 +11,11 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.spec import apply_overrides, check_spec, load_yaml
-from workbench.study import RandomTrial, Searcher
+from workbench.study import RandomTrial
 from workbench.task import Example, Space
 from workbench.task.search_space import check_space
 from workbench.workflow import Workflow
+from workbench_optuna.sampler import Searcher
 
 NODES = {
     "facts": {"predict": "text -> facts"},

@@ -15,10 +15,11 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.spec import DomainSpec
-from workbench.study import RandomTrial, Searcher
+from workbench.study import RandomTrial
 from workbench.task import Example, Space, default_space, draw_demos, labelled_demo, without_blanks
 from workbench.task.search_space import DEMO_SETS, check_space
 from workbench.workflow import Workflow, node_at
+from workbench_optuna.sampler import Searcher
 
 TRAIN = [Example(str(n), {"text": f"row {n}", "label": "abc"[n % 3], "gold": {"label": ["b", "c"]}}) for n in range(30)]
 NODE = {"predict": "text -> label: Literal['a', 'b', 'c']", "instructions": "Sort."}

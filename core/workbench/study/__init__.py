@@ -21,12 +21,7 @@ from workbench.study.named import make_optimizer as make_optimizer
 from workbench.study.observation import observe_nodes as observe_nodes
 from workbench.study.perturbed import Perturbation as Perturbation, PerturbedRows as PerturbedRows
 from workbench.study.racing import Race as Race, p_worse as p_worse, paired_race as paired_race
-from workbench.study.sampler import (
-    AskedTrial as AskedTrial,
-    RandomTrial as RandomTrial,
-    Searcher as Searcher,
-    make_sampler as make_sampler,
-)
+from workbench.study.random_trial import RandomTrial as RandomTrial
 from workbench.study.standing import (
     Progress as Progress,
     find_undominated as find_undominated,

@@ -19,7 +19,6 @@ from workbench.spec import DomainSpec, LMSpec, TargetsSpec
 from workbench.study.evaluate import Evaluator
 from workbench.study.evaluation import Evaluation
 from workbench.study.racing import Race, paired_race
-from workbench.study.sampler import Searcher
 from workbench.study.standing import Progress
 from workbench.task import Example, Score, Space, default_space
 from workbench.workflow import ExampleRun, Trace, Workflow
@@ -286,12 +285,6 @@ class Study:
         """Return a search space: the given domains, else those of the file, else the demos of every node."""
         chosen = domains or self.domains or default_space(self.workflow)
         return Space(chosen, self.train, self.targets, self.seed)
-
-    def searcher(self, space: Space | None = None, **settings: Any) -> Searcher:
-        """Return an ask-and-tell searcher of a space, seeded from `rng`. settings: those of
-        `workbench.study.Searcher`."""
-        seed = self.rng.randrange(2**31)
-        return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
     def narrow(
         self,

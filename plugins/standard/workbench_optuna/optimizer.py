@@ -15,9 +15,10 @@ from workbench import BudgetSpent, Evaluation, Example, Optimizer, Study, Workfl
 from workbench.base.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.spec import TargetsSpec, connect, home_folder, read_outside
-from workbench.study import Aims, AskedTrial, Race, Searcher, objective_sign
+from workbench.study import Aims, Race, objective_sign
 from workbench_optuna.importance import explain_scores
 from workbench_optuna.pruning import make_race, report
+from workbench_optuna.sampler import AskedTrial, Searcher
 from workbench_optuna.shared import SharedStudy, shared_study
 from workbench_optuna.storage import check_address, check_storage
 
@@ -107,7 +108,10 @@ class Optuna(Optimizer):
         return study.best
 
     def _search(self, study: Study, settings: dict[str, Any], shared: SharedStudy | None = None) -> _Search:
-        searcher = study.searcher(
+        searcher = Searcher(
+            study.space(),
+            study.workflow,
+            seed=study.rng.randrange(2**31),
             sampler=self.sampler,
             startup=STARTUP,
             directions=directions(study.objectives),

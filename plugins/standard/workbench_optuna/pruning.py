@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.base.distributions import signed_rank_p
-from workbench.study import AskedTrial, Race, Searcher
+from workbench.study import Race
+from workbench_optuna.sampler import AskedTrial, Searcher
 
 #: Number of scores of a candidate before its first test.
 STARTUP_STEPS = 8

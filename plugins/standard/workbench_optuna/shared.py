@@ -11,8 +11,8 @@ from workbench import Evaluation, Study, Workflow
 from workbench.base.hashing import digest
 from workbench.errors import StoreError
 from workbench.store import RunRecord
-from workbench.study import AskedTrial, Searcher
 from workbench.workflow import Patch
+from workbench_optuna.sampler import AskedTrial, Searcher
 from workbench_optuna.storage import close_storage, open_storage
 
 #: Attributes of a trial: its run, and the hash of its candidate.
@@ -27,7 +27,7 @@ class SharedStudy:
         self.study, self.run, self.trials, self.created = study, run, trials, created
 
     def settings(self) -> dict[str, Any]:
-        """Return settings of `workbench.study.Searcher`. The run that creates the study draws like one without a
+        """Return settings of `Searcher`. The run that creates the study draws like one without a
         storage, until it is resumed. All others draw other candidates."""
         salt = "" if self.created else f"{self.run}:{len(self._own_trials())}"
         return {"study": self.trials, "salt": salt, "starts": self.created}

@@ -17,9 +17,10 @@ from pydantic import Field, model_validator
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
 from workbench.spec import DomainSpec
-from workbench.study import make_optimizer, make_sampler
+from workbench.study import make_optimizer
 from workbench.task import suggest_value
 from workbench_optuna.optimizer import Optuna
+from workbench_optuna.sampler import make_sampler
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of the remaining budget: the last trial, too, then has a share that can be used up and be stopped

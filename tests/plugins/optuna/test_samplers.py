@@ -11,7 +11,8 @@ from tests.helpers.planted import candidates, demos_of, evaluations, plant, true
 
 from workbench.errors import SpecError
 from workbench.lm import Request
-from workbench.study import Searcher, objective_sign
+from workbench.study import objective_sign
+from workbench_optuna.sampler import Searcher
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

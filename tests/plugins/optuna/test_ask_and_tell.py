@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.helpers.spaces import space, workflow
 
-from workbench.study import Searcher
 from workbench.workflow import setting_at
+from workbench_optuna.sampler import Searcher
 
 
 def test_a_searcher_first_asks_for_the_start_itself_and_for_it_with_all_demos() -> None:
