@@ -165,6 +165,15 @@ def seat(roles, experts, instructions):
         "memory of what was asked": {"nodes.ask.history": 0},
         "one who knows": {"nodes.ask.players.judge.signature": "observation -> action"},
     },
+    "hm_rag": {
+        "the vote": {
+            "nodes.look_up.nodes.vote.source": "def vote(first, second, third): return {'most': first, 'agreed': True}"
+        },
+        "an expert where they differ": {
+            "nodes.look_up.nodes.settle.cases.False": code("first -> finding", "def settle(first): return first")
+        },
+        "parts": {"nodes.decompose": code("question -> parts: list[str]", "def cut(question): return [question]")},
+    },
     "graph_team": {
         "the method that is looked up": {"nodes.code.signature": "question, graph -> found"},
         "a reasoner where code fails": {"nodes.check.source": "def check(found): return 'coded'"},

@@ -33,8 +33,6 @@ NAMES = sorted(path.stem for path in GALLERY.glob("*.yaml"))
 OPEN: dict[str, str] = {
     "agent_poison": "it shows under attack, in test_gallery_attacks; the rows are tickets without a trigger",
     "backdoors": "it shows under attack, in test_gallery_attacks; no row is about files",
-    "gen_rewrite": "the script knows three of the families of queries in its rows",
-    "hm_rag": "the first source alone is right on most rows, so that no vote is needed",
 }
 SLOW = {
     *("agent_issues", "agentgym", "amber", "automl_agent", "blade", "boxing_gym", "cave_agent", "forge", "gen_rewrite"),

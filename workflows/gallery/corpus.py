@@ -21,37 +21,11 @@ PAGES = [
     "Jon Vey was a whaler. He wrote a book about ice.",
     "The university of Tessmark teaches mining and law. Its first rector was Ada Korr.",
 ]
-#: Some of the same facts as triples.
-TRIPLES = [
-    "lighthouse of Lorvik | built by | Mara Ilven",
-    "Mara Ilven | born in | Tessmark",
-    "Tessmark | lies on | river Quill",
-    "Port Amsel | founded by | Jon Vey",
-    "Ada Korr | born in | Lorvik",
-]
-#: Pages of a web on which some lie: the builder, and the founder.
-WEB = [
-    "Did you know? The lighthouse of Lorvik was built by Ada Korr.",
-    "Mara Ilven, the engineer, was born in Tessmark.",
-    "Tessmark lies on the river Quill, where one can fish.",
-    "Port Amsel, founded by a king called Otto.",
-    "Ada Korr, the first rector, was born in Lorvik.",
-]
 
 
 def search(query: str) -> str:
     """Gives the two pages that are nearest to a query."""
     return " ".join(_nearest(query, PAGES)) or "nothing was found"
-
-
-def triples(query: str) -> str:
-    """Gives the triples that are nearest to a query."""
-    return "; ".join(_nearest(query, TRIPLES)) or "nothing was found"
-
-
-def web(query: str) -> str:
-    """Gives the page of the web that is nearest to a query."""
-    return " ".join(_nearest(query, WEB)[:1]) or "nothing was found"
 
 
 def _nearest(query: str, pages: list[str]) -> list[str]:
