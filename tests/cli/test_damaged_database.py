@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from tests.helpers.stored_runs import StoredLM, craft, write
@@ -73,6 +74,7 @@ def test_a_report_without_its_parts_is_one_error(database: Path, report: str, wo
     craft(database, f"update runs set report = '{report}', checksum = null")
     found = look(database, *words)
     assert "best" in report or f"{database} has content that" in str(found)
+    assert click.get_current_context(silent=True) is None, "a later command would find this one's"
 
 
 def test_a_score_that_is_no_number_is_one_error(database: Path) -> None:

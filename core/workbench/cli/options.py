@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+#: The key in a context's `meta` of the ExitStack of what the command opened.
+OPENED = "workbench.opened"
 FILE = click.argument("file", type=click.Path(path_type=Path))
 DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
@@ -87,7 +90,8 @@ def open_store(db: str, *, write: bool = False) -> Any:
     """Open the run database of `--db` until the command ends."""
     from workbench.store import ReadOnlyStore, Store
 
-    return click.get_current_context().with_resource(Store(db, create=False) if write else ReadOnlyStore(db))
+    opened: ExitStack = click.get_current_context().meta[OPENED]
+    return opened.enter_context(Store(db, create=False) if write else ReadOnlyStore(db))
 
 
 def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:

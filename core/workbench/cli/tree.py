@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import click
 
+from workbench.cli.options import OPENED
 from workbench.cli.output import prints_on_stderr
 
 #: The headings of `workbench --help`, each with our commands in the order of a first session, and their modules.
@@ -84,13 +86,14 @@ class CommandGroup(click.Group):
 
 
 def _printing_apart(command: click.Command) -> click.Command:
-    """Make the command run with `prints_on_stderr`. Its help is printed before that. A group is not changed."""
+    """Make the command run with `prints_on_stderr`, after its help, and close what it opened. A group is not changed."""
     if isinstance(command, click.Group) or "invoke" in vars(command):
         return command
     invoke = command.invoke
 
     def apart(ctx: click.Context) -> Any:
-        with prints_on_stderr():
+        # Not by `ctx.with_resource`: Click keeps a context on its stack if closing raises, as a store does.
+        with prints_on_stderr(), ExitStack() as ctx.meta[OPENED]:
             return invoke(ctx)
 
     command.invoke = apart
