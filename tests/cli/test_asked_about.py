@@ -4,12 +4,12 @@ Numbers are those of the security review."""
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.helpers.connected import connected
 from tests.helpers.scripted import Script
 from tests.helpers.strangers import PAYLOAD, PLAIN, enter_with_programs, invoke, write
 
@@ -192,7 +192,7 @@ def test_finding_12_a_stored_run_that_is_replaced_after_the_question_is_not_resu
 
     def replace(*args: Any) -> None:
         real(*args)
-        with sqlite3.connect("workbench.db") as db:
+        with connected("workbench.db") as db:
             evil = yaml.safe_dump({**PLAIN, "metric": "python:p1.py:f"})
             db.execute("update runs set spec = ?, spec_checksum = null", (evil,))
         db.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.connected import connected
 from tests.helpers.process_executor import Processes
 
 from workbench.evaluation import EvalOptions, evaluate
@@ -38,7 +38,7 @@ def scores(folder: Path, nodes: dict[str, Any], executor: Any, **more: Any) -> t
     (folder / "workflow.yaml").write_text(json.dumps(value))
     rows: list[Any] = []
     report = evaluate(folder / "workflow.yaml", options=EvalOptions(split="val"), database=folder / "run.db")
-    with sqlite3.connect(folder / "run.db") as connection:
+    with connected(folder / "run.db") as connection:
         kinds = connection.execute("select kind, key from calls order by kind, key").fetchall()
         rows = connection.execute("select position, score, failure from results order by position").fetchall()
     return report.as_dict()["failures"], rows, kinds

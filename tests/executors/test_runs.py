@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.connected import connected
 from tests.helpers.process_executor import Clockwise, Processes, Slow
 
 from workbench.errors import SpecError
@@ -73,7 +74,7 @@ def decided(report: Report) -> Any:
 
 
 def journal(folder: Path) -> set[Any]:
-    with sqlite3.connect(folder / "run.db") as connection:
+    with connected(folder / "run.db") as connection:
         return set(connection.execute("select key, role, outcome, attempts from calls where kind = 'lm'"))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.connected import connected
 from tests.helpers.forking import Job
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
@@ -101,7 +102,7 @@ def run(
 
 def candidates(folder: Path) -> list[tuple[str, float | None]]:
     """(name of the trained weights, score on val) of the candidates."""
-    with sqlite3.connect(folder / "run.db") as db:
+    with connected(folder / "run.db") as db:
         rows = db.execute(
             "select c.tree, e.score from candidates c join evaluations e on e.run_id = c.run_id and "
             "e.candidate = c.hash and e.split = 'val' order by c.seq"
@@ -147,7 +148,7 @@ def assert_equal_candidates(killed: Path, whole: Path) -> None:
 
 def _trained(folder: Path) -> list[str]:
     """Names of the weights that the candidates have, of the LM or of a node, in order."""
-    with sqlite3.connect(folder / "run.db") as db:
+    with connected(folder / "run.db") as db:
         trees = db.execute(
             "select tree from candidates where run_id = (select max(run_id) from candidates) order by seq"
         )
@@ -171,7 +172,7 @@ def learned_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
 
 def calls_in(folder: Path) -> int:
     try:
-        with sqlite3.connect(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
+        with connected(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
             return db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
     except sqlite3.OperationalError:
         return 0

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.connected import connected
 from tests.helpers.forking import start_python
 from tests.helpers.stored import EVENT, kinds
 
@@ -308,7 +309,7 @@ def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
         options=Options(out=str(tmp_path / "out.yaml")),
     )
     assert report.status == "finished"
-    with sqlite3.connect(tmp_path / "run.db") as db:
+    with connected(tmp_path / "run.db") as db:
         assert db.execute("select status from runs").fetchone()[0] == "finished"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers.connected import connected
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli
@@ -191,7 +191,7 @@ def test_runs_without_failed_train_rows_are_refused_before_a_call(tmp_path: Path
     elif how == "no workflow":
         run(tmp_path)
         synthesize(write(tmp_path, budget={"calls": 1}), database=db, pool=Script(rows))
-        with sqlite3.connect(db) as reader:
+        with connected(db) as reader:
             name = reader.execute("select run from runs order by id desc").fetchone()[0]
         error, message = StoreError, "has no workflow file"
     else:

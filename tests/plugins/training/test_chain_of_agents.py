@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import learned_rows, needs_torch, run
 
 from workbench import SpecError, Workflow
@@ -125,7 +125,7 @@ def test_good_runs_of_the_team_are_learned_and_the_one_node_is_the_candidate(
 
     texts = [AutoTokenizer.from_pretrained(str(base)).decode(row.token_ids) for row in seen]
     assert all("plan" in text and "label:" in text for text in texts), texts[:1]
-    with sqlite3.connect(tmp_path / "run.db") as db:
+    with connected(tmp_path / "run.db") as db:
         trees = [json.loads(text) for (text,) in db.execute("select tree from candidates order by seq")]
     assert [*trees[0]["nodes"]] == ["plan", "sort"] and [*trees[-1]["nodes"]] == ["solo"]
     assert trees[-1]["lm"]["model"] != trees[0].get("lm")

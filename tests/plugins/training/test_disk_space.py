@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import SMALL, calls_in, needs_torch, run
 
 from workbench.errors import SpecError
@@ -119,5 +119,5 @@ def test_no_rollout_is_paid_for_on_a_full_disk(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(SpecError, match="training writes more than the disk has"):
         run(tmp_path, optimizers=[{"grpo": SMALL}], rows=(8, 4, 4))
     assert calls_in(tmp_path) == 0
-    with sqlite3.connect(tmp_path / "run.db") as db:
+    with connected(tmp_path / "run.db") as db:
         assert db.execute("select count(*) from calls").fetchone()[0] == 4, "the baseline is kept"

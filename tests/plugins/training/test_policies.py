@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.helpers.connected import connected
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
@@ -59,9 +60,8 @@ def base(folder: Path) -> str:
 
 def trained(folder: Path) -> list[dict[str, Any]]:
     """The LM of each node in every candidate but the baseline, in order."""
-    import sqlite3
 
-    with sqlite3.connect(folder / "run.db") as db:
+    with connected(folder / "run.db") as db:
         trees = [
             json.loads(text)
             for (text,) in db.execute(

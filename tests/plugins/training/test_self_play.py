@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.helpers.connected import connected
 from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_torch, run
 
@@ -259,7 +259,7 @@ def test_both_are_trained_and_the_solver_learns_written_rows(tmp_path: Path, mon
 
 def models(folder: Path) -> set[tuple[str, str]]:
     """(policy, version) of all calls."""
-    with sqlite3.connect(folder / "run.db") as db:
+    with connected(folder / "run.db") as db:
         found = {row[0] for row in db.execute("select distinct lm from calls") if str(row[0]).startswith("policy:")}
     return {tuple(name.removeprefix("policy:").rsplit("@", 1)) for name in found}  # type: ignore[misc]
 
