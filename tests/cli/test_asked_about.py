@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.connected import connected
 from tests.helpers.scripted import Script
+from tests.helpers.sqlite import connect
 from tests.helpers.strangers import PAYLOAD, PLAIN, enter_with_programs, invoke, write
 
 from workbench.cli import trust
@@ -192,7 +192,7 @@ def test_finding_12_a_stored_run_that_is_replaced_after_the_question_is_not_resu
 
     def replace(*args: Any) -> None:
         real(*args)
-        with connected("workbench.db") as db:
+        with connect("workbench.db") as db:
             evil = yaml.safe_dump({**PLAIN, "metric": "python:p1.py:f"})
             db.execute("update runs set spec = ?, spec_checksum = null", (evil,))
         db.close()

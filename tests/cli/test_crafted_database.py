@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import struct
 import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers.sqlite import connect
 from tests.helpers.stored_runs import StoredLM, craft, restore
 
 from workbench.cli import cli
@@ -72,7 +72,7 @@ def test_a_journal_that_names_another_file_deletes_nothing(database: Path) -> No
     assert "names a file that SQLite would delete" in refusal(database)
     looks(database)
     assert victim.exists()
-    plain = sqlite3.connect(database)
+    plain = connect(database)
     plain.execute("select count(*) from runs").fetchone()
     plain.close()
     assert not victim.exists(), "the attack is real: plain SQLite deletes it"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.executors.test_rows import comparable
-from tests.helpers.connected import connected
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_speech import Speaker
 from tests.helpers.process_executor import Forked
 from tests.helpers.scripted import SeeingScript
+from tests.helpers.sqlite import connect
 
 from workbench.ledger import Ledger
 from workbench.run import prepare
@@ -58,7 +58,7 @@ def unordered(run: ExampleRun) -> Any:
 
 
 def journal(database: Path) -> set[tuple[Any, ...]]:
-    with connected(database) as connection:
+    with connect(database) as connection:
         asked = "select kind, key, role, request, response, prompt_tokens, completion_tokens, attempts from calls"
         rows = connection.execute(asked).fetchall()
     return {tuple(re.sub(r'"seconds":[0-9.e-]+', "", str(value)) for value in row) for row in rows}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.process_executor import Processes
+from tests.helpers.sqlite import connect
 
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.plugins import plugins
@@ -38,7 +38,7 @@ def scores(folder: Path, nodes: dict[str, Any], executor: Any, **more: Any) -> t
     (folder / "workflow.yaml").write_text(json.dumps(value))
     rows: list[Any] = []
     report = evaluate(folder / "workflow.yaml", options=EvalOptions(split="val"), database=folder / "run.db")
-    with connected(folder / "run.db") as connection:
+    with connect(folder / "run.db") as connection:
         kinds = connection.execute("select kind, key from calls order by kind, key").fetchall()
         rows = connection.execute("select position, score, failure from results order by position").fetchall()
     return report.as_dict()["failures"], rows, kinds

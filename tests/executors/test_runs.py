@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.process_executor import Clockwise, Processes, Slow
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -74,7 +74,7 @@ def decided(report: Report) -> Any:
 
 
 def journal(folder: Path) -> set[Any]:
-    with connected(folder / "run.db") as connection:
+    with connect(folder / "run.db") as connection:
         return set(connection.execute("select key, role, outcome, attempts from calls where kind = 'lm'"))
 
 

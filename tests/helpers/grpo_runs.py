@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.connected import connected
 from tests.helpers.forking import Job
+from tests.helpers.sqlite import connect
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench_training.rollouts.token_rows import Row
@@ -102,7 +102,7 @@ def run(
 
 def candidates(folder: Path) -> list[tuple[str, float | None]]:
     """(name of the trained weights, score on val) of the candidates."""
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         rows = db.execute(
             "select c.tree, e.score from candidates c join evaluations e on e.run_id = c.run_id and "
             "e.candidate = c.hash and e.split = 'val' order by c.seq"
@@ -148,7 +148,7 @@ def assert_equal_candidates(killed: Path, whole: Path) -> None:
 
 def _trained(folder: Path) -> list[str]:
     """Names of the weights that the candidates have, of the LM or of a node, in order."""
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         trees = db.execute(
             "select tree from candidates where run_id = (select max(run_id) from candidates) order by seq"
         )
@@ -172,7 +172,7 @@ def learned_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
 
 def calls_in(folder: Path) -> int:
     try:
-        with connected(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
+        with connect(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
             return db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
     except sqlite3.OperationalError:
         return 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.sqlite import connect
 from workbench.lm import LMPool, Request, Response
 from workbench.run import Options, optimize
 from workbench.store import SCHEMA_VERSION
@@ -134,14 +134,14 @@ def _dump(name: str) -> str:
         folder = Path(place).resolve()
         options = Options(out=str(folder / "out.yaml"))
         optimize(write(name, folder), database=folder / "run.db", pool=StoredLM(), options=options)
-        with closing(sqlite3.connect(folder / "run.db")) as database:
+        with closing(connect(folder / "run.db")) as database:
             return "\n".join(database.iterdump()).replace(str(folder), "{folder}")
 
 
 def restore(name: str, folder: Path) -> Path:
     """Write the files of a run and its database, without checksums, to a folder; returns the database."""
     write(name, folder)
-    with closing(sqlite3.connect(folder / "run.db")) as database:
+    with closing(connect(folder / "run.db")) as database:
         database.executescript(_dump(name).replace("{folder}", str(folder.resolve())))
         database.execute(f"pragma user_version={SCHEMA_VERSION}")
         database.execute("update runs set checksum = null, spec_checksum = null")  # they cover the folder
@@ -166,7 +166,7 @@ def restore_of_a_stranger(folder: Path) -> Path:
 
 def craft(path: Path, *statements: str) -> None:
     """Change a database without its checksums, as its maker may."""
-    writer = sqlite3.connect(path, isolation_level=None)
+    writer = connect(path, isolation_level=None)
     for sql in statements:
         writer.execute(sql)
     writer.execute("pragma wal_checkpoint(truncate)")
@@ -175,6 +175,6 @@ def craft(path: Path, *statements: str) -> None:
 
 def change(folder: Path, sql: str, *values: Any) -> None:
     """Change the database of a folder by one statement with values."""
-    database = sqlite3.connect(folder / "run.db", isolation_level=None)
+    database = connect(folder / "run.db", isolation_level=None)
     database.execute(sql, values)
     database.close()

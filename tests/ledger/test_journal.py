@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec
+from tests.helpers.sqlite import connect
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.evaluation import read_calls
@@ -286,7 +286,7 @@ def test_a_request_is_committed_before_it_is_sent_and_replaced_by_its_call_in_on
     seen = list[tuple[int, ...]]()
 
     def look(statement: str = "") -> None:
-        with closing(sqlite3.connect(tmp_path / "run.db")) as other:
+        with closing(connect(tmp_path / "run.db")) as other:
             counts = tuple(other.execute(f"select count(*) from {t}").fetchone()[0] for t in ("attempts", "calls"))
         if counts not in seen[-1:]:
             seen.append(counts)

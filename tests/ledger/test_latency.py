@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, spec
+from tests.helpers.sqlite import connect
 
 from workbench.lm import Request, Response
 from workbench.runtime import NodeClock
@@ -53,9 +54,8 @@ def test_friction_20_the_latency_of_a_server_does_not_depend_on_how_many_calls_w
 
 
 def ledger_rows(path: Path) -> list[tuple[float, float]]:
-    import sqlite3
 
-    reader = sqlite3.connect(path)
+    reader = connect(path)
     try:
         return reader.execute("select seconds, queued from calls").fetchall()
     finally:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import sqlite3
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.helpers.sqlite import connect
 
 from workbench.errors import FailureKind, LMError, NodeError
 from workbench.lm import Request, Response, is_loopback, thinks
@@ -133,7 +133,7 @@ def test_a_kind_is_its_text(kind: str) -> None:
     found = FailureKind(kind)
     assert found == kind and {kind: 1}[found] == 1 and f"{found}" == str(found) == kind
     assert json.dumps({found: found}) == json.dumps({kind: kind})
-    assert sqlite3.connect(":memory:").execute("select ?, typeof(?)", (found, found)).fetchone() == (kind, "text")
+    assert connect(":memory:").execute("select ?, typeof(?)", (found, found)).fetchone() == (kind, "text")
     assert pickle.loads(pickle.dumps(found)) == kind
 
 

@@ -282,7 +282,8 @@ def test_friction_20_a_server_has_one_latency_whatever_we_send_at_once(at_once: 
         lm = {"model": "openai/m", "api_base": server.base, "concurrency": at_once}
         path = task_file(tmp_path, rows=16, lm=lm)
         found = evaluate(path, options=EvalOptions([], "val"), database=tmp_path / "run.db")
-    rows = list(Store(tmp_path / "run.db").rows("select seconds, queued from calls"))
+    with Store(tmp_path / "run.db") as store:
+        rows = list(store.rows("select seconds, queued from calls"))
     assert len(rows) == 16 and all(row["seconds"] >= 0.05 for row in rows)
     # Seven calls are waited for, however long each takes on a busy machine.
     latency, waited = found.cost["latency"], max(row["queued"] for row in rows)

@@ -73,7 +73,8 @@ def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
         ("optimize", 1, "picky", "row"),
     ]
     assert caught.value.file is not None and "workflow.yaml" in caught.value.file
-    row = Store(tmp_path / "two.db").find_run("last")
+    with Store(tmp_path / "two.db") as store:
+        row = store.find_run("last")
     assert row["status"] == "failed" and json.loads(row["report"])["spent"]["calls"] == 0
 
 

@@ -122,7 +122,8 @@ def test_a_stopped_search_is_proved_at_once(stubborn: bool, tmp_path: Path) -> N
 
 
 def _val_scores(folder: Path) -> list[float]:
-    return [row["score"] for row in Store(folder / "run.db").rows("select score from evaluations where split = 'val'")]
+    with Store(folder / "run.db") as store:
+        return [row["score"] for row in store.rows("select score from evaluations where split = 'val'")]
 
 
 def test_a_raised_budget_lets_the_search_go_on(tmp_path: Path) -> None:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.forking import start_python
+from tests.helpers.sqlite import connect
 from tests.helpers.stored import EVENT, kinds
 
 from workbench.errors import StoreError
@@ -29,7 +28,7 @@ from workbench_testing import SimulatedLM, SimulatedPool, write_task
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     Store(path).close()
-    other = sqlite3.connect(path)
+    other = connect(path)
     other.execute(f"pragma user_version={SCHEMA_VERSION + 1}")
     other.close()
     before = path.read_bytes()
@@ -48,7 +47,7 @@ def test_a_folder_that_is_missing_is_named_and_not_made(tmp_path: Path) -> None:
 def test_a_database_of_before_the_first_version_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     Store(path).close()
-    other = sqlite3.connect(path)
+    other = connect(path)
     other.execute("drop table scored_candidates")  # later than the first schemas
     other.execute(f"pragma user_version={version}")
     other.close()
@@ -62,7 +61,7 @@ def test_a_database_of_before_the_first_version_is_refused_and_left_alone(versio
 @pytest.mark.parametrize("version", [0, 1, 9])
 def test_a_database_of_something_else_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "customers.db"
-    other = sqlite3.connect(path)
+    other = connect(path)
     other.execute("create table customers (name text)")
     other.execute(f"pragma user_version={version}")
     other.close()
@@ -309,7 +308,7 @@ def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
         options=Options(out=str(tmp_path / "out.yaml")),
     )
     assert report.status == "finished"
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         assert db.execute("select status from runs").fetchone()[0] == "finished"
 
 

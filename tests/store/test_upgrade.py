@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.sqlite import connect
 from tests.helpers.stored_runs import StoredLM, restore
 
 from workbench.errors import StoreError
@@ -33,18 +34,18 @@ def update(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def version_of(path: Path) -> int:
-    return sqlite3.connect(path).execute("pragma user_version").fetchone()[0]
+    return connect(path).execute("pragma user_version").fetchone()[0]
 
 
 @pytest.mark.fault("damaged-database")
 def test_an_older_database_is_copied_before_its_upgrade(tmp_path: Path, update: Callable[[], None]) -> None:
     path = restore("bootstrap", tmp_path)
     Store(path).close()
-    before = list(sqlite3.connect(path).iterdump())
+    before = list(connect(path).iterdump())
     update()
     Store(path).close()
     kept = tmp_path / f"run.db.before-schema{NEXT}"
-    assert list(sqlite3.connect(kept).iterdump()) == before and kept.stat().st_mode & 0o777 == 0o600
+    assert list(connect(kept).iterdump()) == before and kept.stat().st_mode & 0o777 == 0o600
     assert version_of(path) == NEXT
     stamp = kept.stat().st_mtime_ns
     Store(path).close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.sqlite import connect
 from tests.helpers.stored import EVENT, NEW_RUN, kinds
 
 from workbench.errors import StoreError
@@ -44,7 +45,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
     done = threading.Event()
 
     def look() -> None:
-        reader = sqlite3.connect(f"file:{store.path}?mode=ro", uri=True, timeout=0)
+        reader = connect(f"file:{store.path}?mode=ro", uri=True, timeout=0)
         try:
             while not done.is_set():
                 seen.append(reader.execute("select count(*) from events").fetchone()[0])
@@ -90,7 +91,7 @@ def test_flushing_and_executing_keep_the_order(store: Store) -> None:
 
 
 def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = connect(store.path, isolation_level=None)
 
     async def main() -> int:
         other.execute("begin immediate")
@@ -110,7 +111,7 @@ def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
 
 def test_patience_with_another_process_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workbench.store.database.PATIENCE", 0.1)
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = connect(store.path, isolation_level=None)
     other.execute("begin immediate")
     told = r"run\.db: database is locked.*another process is writing to it: wait for it"
 
@@ -207,7 +208,7 @@ def test_an_interrupt_in_a_commit_leaves_the_queue_as_it_was(store: Store, monke
 
 
 def test_a_second_event_loop_takes_over_what_the_first_left(store: Store) -> None:
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = connect(store.path, isolation_level=None)
 
     async def first() -> None:
         other.execute("begin immediate")

@@ -55,7 +55,8 @@ def test_a_metric_that_never_works_ends_the_run(body: str, words: str, place: st
     assert words in error.message and place in error.message
     assert error.file == str(path) and '"metric"' in path.read_text().splitlines()[(error.line or 0) - 1]
     assert len(script.requests) <= 5 + 2, "those under way were waited for"
-    row = Store(tmp_path / "run.db").find_run("last")
+    with Store(tmp_path / "run.db") as store:
+        row = store.find_run("last")
     assert row["status"] == "failed" and words in json.loads(row["report"])["error"]
     assert not (tmp_path / "o.yaml").exists()
 

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from click.testing import CliRunner
 from tests.helpers import lm_faults
 from tests.helpers.journal import FakeLM, ask, journal, reply, spec
 from tests.helpers.lm_faults import ChatServer
+from tests.helpers.sqlite import connect
 from tests.helpers.stored_runs import StoredLM, restore, write
 
 from workbench.base import files
@@ -156,7 +156,7 @@ def test_two_writers_of_5000_rows_and_a_reader_see_no_lock(tmp_path: Path) -> No
     ]
     errors = [process.communicate(timeout=120)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], errors
-    base = sqlite3.connect(path)
+    base = connect(path)
     for name in "ab":
         rows = base.execute("select data from events where kind = ? order by id", (name,)).fetchall()
         assert [int(data) for (data,) in rows] == list(range(2500)), "each writer's rows are there in its order"
@@ -195,7 +195,7 @@ def test_a_clock_that_jumps_by_hours_days_and_decades_changes_no_result(
         assert without_times(one) == without_times(two), key
     assert 0 <= found.spent["seconds"] <= lasted
     database = tmp_path / "jumps" / "run.db"
-    base = sqlite3.connect(database)
+    base = connect(database)
     assert base.execute("select min(seconds) from calls").fetchone()[0] >= 0
     assert len({at for (at,) in base.execute("select at from events")}) > 2, "the clock was asked and jumped"
     second = optimize(
@@ -337,7 +337,7 @@ def test_where_the_sandbox_is_absent_code_is_refused_or_said_to_run_unheld(
         assert any(line in text for text in report.lines())
         shown = CliRunner().invoke(cli, ["show", report.run, "--db", str(database)]).output
         assert line in " ".join(shown.split())
-        events = sqlite3.connect(database).execute("select data from events where kind = 'sandbox'").fetchall()
+        events = connect(database).execute("select data from events where kind = 'sandbox'").fetchall()
         assert json.loads(events[-1][0]) == {"name": "linux", "level": level}
 
 

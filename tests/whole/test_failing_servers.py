@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sqlite3
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from tests.helpers.journal import ask, journal, reply, scripted, spec
 from tests.helpers.lm_faults import ChatServer
+from tests.helpers.sqlite import connect
 
 from workbench.cli import cli
 from workbench.errors import BudgetSpent, LMError
@@ -63,7 +63,7 @@ def test_all_calls_end_against_a_server_that_fails_in_four_ways(count: int, tmp_
     assert all(read.get(f"call {n}", 0) <= one.attempts for n, one in enumerate(found))
     lost = [one for one in found if one.error is not None]
     assert len(lost) < count * 0.06 and {str(one.error.kind) for one in lost} <= {"server", "broken", "timeout"}
-    base = sqlite3.connect(tmp_path / "run.db")
+    base = connect(tmp_path / "run.db")
     failed, settled = (base.execute(f"select count(*) from {table}").fetchone()[0] for table in ("attempts", "calls"))
     assert settled == count and failed == sum(one.attempts for one in found) - count + len(lost)
     late = base.execute("select count(*) from attempts where outcome = 'timeout'").fetchone()[0] - server.stalls
@@ -127,7 +127,7 @@ def test_a_broken_body_is_a_failure_by_name_and_no_answer(fault: str, tmp_path: 
     with Alternating(fault) as server:
         done = CliRunner().invoke(cli, write_files(tmp_path, server.base))
         assert server.requests == 20
-    report, base = json.loads(done.stdout), sqlite3.connect(tmp_path / "run.db")
+    report, base = json.loads(done.stdout), connect(tmp_path / "run.db")
     assert report["failures"]["bad_body"] == 10 and report["spent"]["failed"] == {"bad_body": 10}
     rows = base.execute("select outcome, response is null, count(*) from calls group by 1, 2").fetchall()
     assert ("bad_body", 1, 10) in rows and sum(row[2] for row in rows) == 20
@@ -153,7 +153,7 @@ def test_refused_cut_and_empty_answers_are_told_apart_from_wrong_ones(
     with ChatServer(fault) as server:
         done = CliRunner().invoke(cli, write_files(tmp_path, server.base))
     assert json.loads(done.stdout)["failures"] == {named: 20}
-    base = sqlite3.connect(tmp_path / "run.db")
+    base = connect(tmp_path / "run.db")
     assert base.execute("select distinct outcome from calls").fetchall() == [(outcome,)]
     shown = CliRunner().invoke(cli, write_files(tmp_path, server.base)[:-1])
     assert shown.exit_code == 1, "no server is left, and nothing of another run is reused"

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.gallery_ablations import WITHOUT
 from tests.helpers.gallery_scripts import CASES
 from tests.helpers.gallery_tried import GALLERY, LEARNED, Scored, inside, members, searched, tried
 from tests.helpers.scripted import Script, run_rows
+from tests.helpers.sqlite import connect
 
 from workbench.lm import Request
 from workbench.run import prepare
@@ -95,7 +95,7 @@ def unseen(name: str, whole: Scored) -> list[str]:
 
 def tools_called(database: Path) -> set[str]:
     """Names of the tools whose calls are journalled; that of the interpreter is `python`."""
-    with connected(database) as connection:
+    with connect(database) as connection:
         rows = connection.execute("select kind, request from calls where kind in ('tool', 'code')").fetchall()
     sources = [json.loads(request)[0][0] for kind, request in rows if kind == "tool"]
     ran = ["python"] if any("workbench_cell(" in request for kind, request in rows if kind == "code") else []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.helpers.processes import process_fields
+from tests.helpers.sqlite import connect
 
 from workbench_environments import sql_process
 from workbench_environments.confined_sql import Database, make_image
@@ -64,7 +64,7 @@ def test_a_statement_reaches_no_pointer_no_file_and_no_chance(statement: str, tm
 )
 def test_a_script_of_a_row_neither_reads_nor_writes_nor_runs_on(script: str, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    connection = sqlite3.connect(other)
+    connection = connect(other)
     connection.execute("create table cookies (value)")
     connection.execute("insert into cookies values ('secret')")
     connection.commit()
@@ -76,7 +76,7 @@ def test_a_script_of_a_row_neither_reads_nor_writes_nor_runs_on(script: str, tmp
 
 
 def test_a_script_as_sqlite_dumps_it_is_taken() -> None:
-    source = sqlite3.connect(":memory:")
+    source = connect(":memory:")
     source.executescript(SCRIPT + "create index i on t (b); create view v as select a from t;")
     dump = "PRAGMA foreign_keys=OFF;\n" + "\n".join(source.iterdump())
     source.close()
@@ -243,7 +243,7 @@ def test_functions_of_our_own_give_what_sqlite_gives(subtests: pytest.Subtests) 
         "replace('aXbX', 'X', 'yy')",
     ]:
         with subtests.test(call=call):
-            plain, own = sqlite3.connect(":memory:"), with_own_functions(sqlite3.connect(":memory:"))
+            plain, own = connect(":memory:"), with_own_functions(connect(":memory:"))
             try:
                 assert own.execute(f"select {call}").fetchall() == plain.execute(f"select {call}").fetchall()
             finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 from tests.helpers.environments import SCRIPT, made
+from tests.helpers.sqlite import connect
 
 from workbench_kit.acting import open_environment
 
@@ -163,7 +163,7 @@ def test_the_clock_of_a_database_stands_still(base: Path) -> None:
 def test_functions_whose_work_is_a_product_of_lengths_mean_the_same(base: Path) -> None:
     game = open_environment("sql", {}, base)
     game.reset({"schema": "create table t (a);", "gold_sql": "select 1"})
-    plain = sqlite3.connect(":memory:")
+    plain = connect(":memory:")
     for what in (
         "instr('hello', 'l')",
         "instr(x'0102', x'02')",

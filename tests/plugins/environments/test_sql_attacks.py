@@ -3,9 +3,8 @@ statement works."""
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
+from tests.helpers.sqlite import connect
 
 from workbench_environments.confined_sql import Database
 from workbench_environments.sql_process import RESULT
@@ -94,7 +93,7 @@ def test_a_flood_ends_and_the_next_statement_works(subtests: pytest.Subtests) ->
 )
 def test_printf_is_that_of_sqlite(call: str) -> None:
     with Database.make(SETUP) as database:
-        assert database.run(f"select {call}") == sqlite3.connect(":memory:").execute(f"select {call}").fetchall()
+        assert database.run(f"select {call}") == connect(":memory:").execute(f"select {call}").fetchall()
 
 
 FORBIDDEN = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.helpers.sqlite import connect
 
 from workbench.store import Store
 from workbench_external.config import ExternalConfig, Slot
@@ -58,7 +58,7 @@ def test_the_head_of_a_skill_stays_where_its_new_text_has_none(text: str, conten
 def test_a_row_gets_the_databases_of_its_agent_and_no_run_database_and_no_pipe(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    with closing(sqlite3.connect(home / "knowledge.db")) as known:
+    with closing(connect(home / "knowledge.db")) as known:
         known.execute("create table facts (fact)")
     (home / "note.db").write_text("no database")
     os.mkfifo(home / "pipe")

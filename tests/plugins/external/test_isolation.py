@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers.external_agents import SORTER, write_agent
+from tests.helpers.sqlite import connect
 from tests.plugins.external.test_rows import RecordingLM
 from tests.plugins.external.test_runs import improve
 from tests.plugins.external.test_services import EchoLM, started, write
@@ -181,13 +181,13 @@ def test_runs_logs_and_compiled_code_are_no_leftovers_and_a_database_of_the_agen
     for name in ("run.db-wal", "run.db-shm", "a.log", "nohup.out", "sub/a.pyc"):
         (tmp_path / name).write_text("more")
     (tmp_path / "result.yaml").write_text("name: t\nnodes:\n  a: {}\n")
-    with closing(sqlite3.connect(tmp_path / "run.db")) as store:
+    with closing(connect(tmp_path / "run.db")) as store:
         store.execute("create table more (x)")
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "x").write_text("more")
     assert beside.find_changed() == []
     (tmp_path / "sub" / "notes.yaml").write_text("- seen: a")
-    with closing(sqlite3.connect(tmp_path / "own.db")) as own:
+    with closing(connect(tmp_path / "own.db")) as own:
         own.execute("create table t (x)")
     (tmp_path / "old.txt").write_text("b")
     os.utime(tmp_path / "old.txt", ns=(1, 1))  # on a disk with a coarse clock

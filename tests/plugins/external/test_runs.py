@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from tests.helpers.external_agents import CLIENT, SORTER, SYSTEM, write_agent
 from tests.helpers.forking import start_file
+from tests.helpers.sqlite import connect
 
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
@@ -108,7 +108,7 @@ def asked_keys(folder: Path) -> set[str]:
 
 
 def recorded_keys(database: Path) -> set[str]:
-    with closing(sqlite3.connect(database)) as found:
+    with closing(connect(database)) as found:
         return {key for (key,) in found.execute("select key from calls where kind = 'lm'")}
 
 
@@ -135,7 +135,7 @@ def test_a_row_that_has_ended_is_not_run_again_though_its_agent_asks_otherwise_e
 
 
 def count_effects(database: Path, kind: str) -> int:
-    with closing(sqlite3.connect(database)) as found:
+    with closing(connect(database)) as found:
         return found.execute("select count(*) from calls where kind = ?", (kind,)).fetchone()[0]
 
 

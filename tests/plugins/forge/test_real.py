@@ -12,7 +12,6 @@ import json
 import os
 import random
 import re
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 from tests.helpers.hostile import SNOOP, Hostile, hostile, written
 from tests.helpers.scripted import Script
+from tests.helpers.sqlite import connect
 from tests.plugins.sandbox.test_sandbox import _kernel_features
 
 from workbench.lm import Request
@@ -107,7 +107,7 @@ def forge(
 def outcomes(folder: Path) -> dict[str, set[str]]:
     """How the calls of each program ended, by source, as the run database has them."""
     found: dict[str, set[str]] = {}
-    with closing(sqlite3.connect(folder / "run.db")) as db:
+    with closing(connect(folder / "run.db")) as db:
         for request, response in db.execute("select request, response from calls where kind = 'code'"):
             found.setdefault(json.loads(request)[0][0].strip(), set()).add(json.loads(response)["kind"])
     return found

@@ -56,8 +56,9 @@ SPACE = {"style": ["plain", "bold", "odd"], "weight": {"float": [0.0, 3.0]}}
 
 
 def told(folder: Path) -> list[str]:
-    rows = Store(folder / "run.db").rows("select data from events where kind = 'optimizer_told' order by id")
-    return [json.loads(row["data"])["message"] for row in rows]
+    with Store(folder / "run.db") as store:
+        rows = store.rows("select data from events where kind = 'optimizer_told' order by id")
+        return [json.loads(row["data"])["message"] for row in rows]
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.helpers.scripted import make_workflow, run_node
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench_kit.searching import WordIndex, best_first
@@ -32,7 +32,7 @@ def write_corpus(folder: Path, rows: list[dict[str, Any]] = DOCUMENTS, name: str
 
 def search_with_sqlite(texts: list[str], words: list[str]) -> list[float]:
     """Scores by the BM25 of SQLite's FTS5, word by word, with Lucene's idf in place of its own, less k1 + 1."""
-    db = sqlite3.connect(":memory:")
+    db = connect(":memory:")
     db.execute("create virtual table docs using fts5(text)")
     db.executemany("insert into docs(rowid, text) values (?, ?)", enumerate(texts, 1))
     found = [0.0] * len(texts)

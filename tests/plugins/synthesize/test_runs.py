@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.helpers.connected import connected
 from tests.helpers.scripted import Script
+from tests.helpers.sqlite import connect
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
@@ -191,7 +191,7 @@ def test_runs_without_failed_train_rows_are_refused_before_a_call(tmp_path: Path
     elif how == "no workflow":
         run(tmp_path)
         synthesize(write(tmp_path, budget={"calls": 1}), database=db, pool=Script(rows))
-        with connected(db) as reader:
+        with connect(db) as reader:
             name = reader.execute("select run from runs order by id desc").fetchone()[0]
         error, message = StoreError, "has no workflow file"
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from tests.helpers.planted import LABELS
+from tests.helpers.sqlite import connect
 from tests.helpers.textgrad_runs import GRADIENT, ONE, REWRITE, asked, run, text_of
 
 from workbench.lm import Request
@@ -19,7 +19,7 @@ from workbench_textgrad.optimizer import TextGrad
 
 def messages(folder: Path) -> list[str]:
     """What the optimizer told of its course."""
-    with closing(sqlite3.connect(folder / "run.db")) as db:
+    with closing(connect(folder / "run.db")) as db:
         return [
             json.loads(d)["message"] for (d,) in db.execute("select data from events where kind = 'optimizer_told'")
         ]

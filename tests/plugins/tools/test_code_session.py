@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench.lm import Request
@@ -213,7 +213,7 @@ def test_objects_go_in_and_come_out_whole_and_stand_in_no_prompt(folder: Path) -
     prompts = [str(message["content"]) for request in script.requests for message in request.messages]
     assert "table: (a variable in Python: list of 10000)" in prompts[1] and not any("s25" in text for text in prompts)
     assert "variables of the same name: small" in prompts[0] and "small: ..." not in prompts[0]
-    with connected(database) as connection:
+    with connect(database) as connection:
         sizes = connection.execute("select max(length(request)) from calls where kind = 'code'").fetchone()
     assert sizes[0] < 20_000, "the journal keeps the hash of the table"
 

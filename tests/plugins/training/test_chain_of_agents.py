@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import learned_rows, needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench import SpecError, Workflow
 from workbench.lm import Response
@@ -125,7 +125,7 @@ def test_good_runs_of_the_team_are_learned_and_the_one_node_is_the_candidate(
 
     texts = [AutoTokenizer.from_pretrained(str(base)).decode(row.token_ids) for row in seen]
     assert all("plan" in text and "label:" in text for text in texts), texts[:1]
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         trees = [json.loads(text) for (text,) in db.execute("select tree from candidates order by seq")]
     assert [*trees[0]["nodes"]] == ["plan", "sort"] and [*trees[-1]["nodes"]] == ["solo"]
     assert trees[-1]["lm"]["model"] != trees[0].get("lm")

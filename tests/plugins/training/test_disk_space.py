@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import SMALL, calls_in, needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench_training.dpo import DPO
@@ -119,5 +119,5 @@ def test_no_rollout_is_paid_for_on_a_full_disk(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(SpecError, match="training writes more than the disk has"):
         run(tmp_path, optimizers=[{"grpo": SMALL}], rows=(8, 4, 4))
     assert calls_in(tmp_path) == 0
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         assert db.execute("select count(*) from calls").fetchone()[0] == 4, "the baseline is kept"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import learned_rows, needs_torch, run
 from tests.helpers.scripted import Script, make_workflow, run_rows
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench.lm import Response
@@ -108,7 +108,7 @@ def test_rollouts_and_candidates_ask_for_success(tmp_path: Path) -> None:
     prompts = [Nano.load().tokenizer.decode(list(r.prompt_ids), skip_special_tokens=False) for r in seen]
     told = {(r.reward, "\nbad:\n" in p) for r, p in zip(seen, prompts, strict=True)}
     assert told == {(1.0, False), (0.0, True)} and all(("\ngood:\n" in p) != ("\nbad:\n" in p) for p in prompts)
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         trees = [json.loads(text) for (text,) in db.execute("select tree from candidates order by seq")]
     said = [tree["nodes"]["sort"]["instructions"] for tree in trees]
     assert said[0] == "Sort the support ticket by topic."

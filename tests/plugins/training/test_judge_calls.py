@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import SMALL, needs_torch, run
 from tests.helpers.lm_faults import ChatServer
+from tests.helpers.sqlite import connect
 from tests.plugins.training.test_rewards import rollout
 
 from workbench.errors import LMError
@@ -160,6 +160,6 @@ def test_a_training_goes_on_beside_a_judge_that_refuses_some_rows_training_1(
     server.kind = "400"
     never = run(tmp_path / "never", **settings)
     assert never.status == "failed" and "context length" in str(never.as_dict())
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         (asked,) = db.execute("select count(*) from calls where role = 'judge'").fetchone()
     assert asked >= 16

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.forking import Job, start_python
 from tests.helpers.grpo_runs import SMALL, WORKFLOWS, assert_equal_candidates, candidates, kill_after, needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench.proof import Report
 
@@ -156,7 +156,7 @@ def test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint(
     and the run ends when the first one did, though its budget is as tight."""
     code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase="update", after=2)
     assert start_python(code).wait(200) == -signal.SIGKILL
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         gone = db.execute("delete from calls where lm like 'policy:%@0' or lm like 'policy:%@1'").rowcount
     assert gone == 2 * 16
     report = run(tmp_path, again=True)
@@ -168,7 +168,7 @@ def test_a_resumed_training_reads_no_rollout_from_before_its_checkpoint(
 
 
 def numbered(folder: Path) -> list[Any]:
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         return db.execute("select seq, note from candidates order by seq").fetchall()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import WORKFLOWS, learned_rows, needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench.errors import SpecError
 from workbench.lm import Response
@@ -211,7 +211,7 @@ def test_the_file_pairs_by_what_the_listener_says(tmp_path: Path) -> None:
     assert seen and len(seen) % 2 == 0 and all(" pair " in r.task for r in seen)
     names = {r.task for r in seen}
     assert all(sorted(r.reward or 0.0 for r in seen if r.task == name) == [0.0, 1.0] for name in names)
-    with connected(tmp_path / "a/run.db") as db:
+    with connect(tmp_path / "a/run.db") as db:
         (calls,) = db.execute("select count(*) from calls where role = 'judge'").fetchone()
     assert 0 < calls <= 4 * 4 * 4
     with pytest.raises(SpecError, match="needs a model that listens"):

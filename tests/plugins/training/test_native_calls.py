@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
+from tests.helpers.sqlite import connect
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -122,7 +122,7 @@ def test_an_agent_with_native_tools_is_trained_and_evaluated(tmp_path: Path) -> 
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
 
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         rows = db.execute("select lm, request, outcome from calls where kind = 'lm'").fetchall()
     assert any(lm.startswith("policy:") for lm, _, _ in rows) and {lm.split(":")[0] for lm, *_ in rows} == {
         "policy",

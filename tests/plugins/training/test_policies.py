@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.connected import connected
+from tests.helpers.sqlite import connect
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "contrib" / "bench" / "training"))
@@ -61,7 +61,7 @@ def base(folder: Path) -> str:
 def trained(folder: Path) -> list[dict[str, Any]]:
     """The LM of each node in every candidate but the baseline, in order."""
 
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         trees = [
             json.loads(text)
             for (text,) in db.execute(

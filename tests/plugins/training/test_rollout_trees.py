@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import candidates, needs_torch, run
 from tests.helpers.scripted import Say, Script, make_workflow
+from tests.helpers.sqlite import connect
 
 from workbench.base.concurrency import run_in_loop
 from workbench.ledger import Ledger
@@ -172,7 +172,7 @@ def test_a_tree_of_a_workflow_is_drawn_and_learned_from(tmp_path: Path) -> None:
     nodes = {"guess": {"predict": f"text -> first: {topics}"}, "sort": {"predict": f"text, first -> label: {topics}"}}
     dpo = {"tasks": 8, "epochs": 1, "tree": {"branches": 2, "depth": 2}, "learning": {"rate": 5e-4}, "race": False}
     run(tmp_path, heard=heard, nodes=nodes, optimizers=[{"dpo": dpo}], rows=(8, 8, 8))
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         drawn = db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
     assert drawn == 8 * (2 + 4)
     assert next(figures["rows"] for message, figures in heard if message.startswith("round")) >= 2

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import needs_torch, run
 from tests.helpers.searching_lm import AGENT, save_searching, share_of_right_queries, write_world
+from tests.helpers.sqlite import connect
 
 from workbench.proof import Report
 
@@ -64,7 +64,7 @@ def train(base: Path, folder: Path, seed: int, *, facts: bool) -> tuple[Report, 
 def searches(folder: Path) -> list[float]:
     """Of each version of the policy, the searches for each of its rollouts."""
     counts: dict[str, list[int]] = {}
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         for lm, request in db.execute("select lm, request from calls where lm like 'policy:%'"):
             after_search = len(json.loads(request)["messages"]) > 2
             counts.setdefault(lm, [0, 0])[after_search] += 1

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.connected import connected
 from tests.helpers.forking import start_python
 from tests.helpers.grpo_runs import assert_equal_candidates, kill_after, needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench import SpecError
 from workbench.task import Example
@@ -259,7 +259,7 @@ def test_both_are_trained_and_the_solver_learns_written_rows(tmp_path: Path, mon
 
 def models(folder: Path) -> set[tuple[str, str]]:
     """(policy, version) of all calls."""
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         found = {row[0] for row in db.execute("select distinct lm from calls") if str(row[0]).startswith("policy:")}
     return {tuple(name.removeprefix("policy:").rsplit("@", 1)) for name in found}  # type: ignore[misc]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import needs_torch, run
+from tests.helpers.sqlite import connect
 
 from workbench import SpecError
 from workbench_training.dpo import DPO
@@ -40,7 +40,7 @@ def preferring(chosen: Any, rejected: Any) -> list[dict[str, Any]]:
 
 
 def labels_of_the_last_candidate(folder: Path) -> set[str]:
-    with connected(folder / "run.db") as db:
+    with connect(folder / "run.db") as db:
         rows = db.execute(
             "select r.prediction from candidates c join evaluations e on e.run_id = c.run_id and e.candidate = c.hash "
             "join results r on r.evaluation_id = e.id where e.split = 'val' and c.seq ="

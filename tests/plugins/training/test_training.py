@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import ValidationError
-from tests.helpers.connected import connected
 from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, unused_study, write
+from tests.helpers.sqlite import connect
 
 import workbench
 from workbench.errors import SpecError
@@ -213,7 +213,7 @@ def test_it_follows_and_precedes_other_optimizers(tmp_path: Path) -> None:
     search = {"nodes.sort.instructions": ["Sort the support ticket by topic.", "Sort the request by its main problem."]}
     report = run(tmp_path, optimizers=chain, budget={"calls": 2000}, search=search)
     assert report.status == "finished"
-    with connected(tmp_path / "run.db") as db:
+    with connect(tmp_path / "run.db") as db:
         by = [name for (name,) in db.execute("select distinct optimizer from candidates order by seq")]
     assert by == ["baseline", "bootstrap", "grpo", "random"]
 

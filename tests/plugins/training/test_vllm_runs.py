@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.connected import connected
+from tests.helpers.sqlite import connect
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")
@@ -183,7 +183,7 @@ def test_candidates_score_alike_on_the_server_and_here(tmp_path: Path, monkeypat
         report, _ = optimized(tmp_path / name, lora=False, seeds=True, candidates=candidates)
         assert report.status == "finished", report.error
         asked = log_of(tmp_path / name).splitlines().count("/v1/completions")
-        with connected(tmp_path / name / "run.db") as db:
+        with connect(tmp_path / name / "run.db") as db:
             calls = db.execute("select key, response from calls where lm like 'hf:%' order by key").fetchall()
         rows = [(key, {**json.loads(answer), "logprobs": None}) for key, answer in calls]
         found.append((asked, rows, {name: value for name, value in report.best.items() if name != "cost"}))

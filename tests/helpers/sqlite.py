@@ -1,0 +1,17 @@
+"""Connections to databases of tests."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+
+class _Closing(sqlite3.Connection):
+    def __del__(self) -> None:
+        self.close()
+
+
+def connect(path: str | Path, **more: Any) -> sqlite3.Connection:
+    """Connect as `sqlite3.connect` does. The last reference closes it: Python 3.13 warns of connections left open."""
+    return sqlite3.connect(path, factory=_Closing, **more)
