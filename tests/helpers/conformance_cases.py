@@ -166,6 +166,9 @@ NODES: dict[str, Callable[[Path], NodeCase]] = {
     "simulated_search": _node(
         "simulated_search", {"lm": "openai/m", "knows": ["text"], "noise": 0.5}, {"query": "x", "text": "a"}
     ),
+    "navigate": _node(
+        "navigate", {"signature": "hard: int, text -> block: Literal['go', 'stop']"}, {"hard": 1, "text": "a"}
+    ),
     "route": _node("route", {"candidates": {"small": _SORT, "large": _SORT}}, {"text": "a"}),
 }
 _SPECIAL = "its own tests run it with what it needs"
