@@ -31,6 +31,9 @@ ONE_SPEAKS = f"""{BEGUN}
     return {{"tasks": done, "waiting": waiting, "speaker": speaker}}
 """
 PLANS = "nodes.think.nodes.policy"
+#: Blocks of rl_of_thoughts that some questions need.
+SOLVING = ("reason", "decompose", "debate", "refine")
+THINK, BLOCKS = "nodes.think.nodes", "nodes.think.nodes.act.cases"
 CHIEF = "nodes.discuss.nodes.chief"
 SWEEP = "nodes.work.nodes.sweep.nodes"
 TEAM, WORK = "nodes.lead.nodes.build.nodes", "nodes.lead.nodes.work"
@@ -448,6 +451,17 @@ def seat(roles, experts, instructions):
     "malt": {"a verifier": {"nodes.refine.signature": "question, draft -> answer"}},
     "mixture_of_agents": {"proposers": {"nodes.aggregate.signature": "question, first_answer -> answer"}},
     "rci": {"criticism": {"nodes.solve.rounds": 0}},
+    "rl_of_thoughts": {
+        "choices that are learned": {f"{THINK}.choose.learned": ""},
+        "an order that depends on the question": {
+            f"{THINK}.choose": code(
+                "course: list -> block",
+                "def order(course): return ('decompose', 'reason', 'terminate', 'terminate')[len(course)]",
+            )
+        },
+        "ratings of the partial solution": {f"{THINK}.look.enabled": False},
+        **{block: {f"{BLOCKS}.{block}": code("notes -> notes", "def none(notes): return notes")} for block in SOLVING},
+    },
     "step_back": {"a rule": {"nodes.answer.signature": "question -> answer"}},
     "tree_of_thoughts": {
         "several thoughts": {"nodes.think.samples": 1, "nodes.conclude.samples": 1},

@@ -35,6 +35,7 @@ from tests.helpers.gallery_speech import (
     total,
 )
 from tests.helpers.gallery_strangers import STRANGERS
+from tests.helpers.gallery_thoughts import THOUGHTS
 from tests.helpers.gallery_worlds import WORLDS
 
 LABELS = ("billing", "technical", "shipping", "returns", "account")
@@ -79,6 +80,7 @@ CASES: dict[str, Case] = {
     **ATTACKED,
     **STRANGERS,
     **DRAWINGS,
+    **THOUGHTS,
     "adaptive_rag.yaml": Case(
         [
             ("How many pages", "question: (.*)\\n", facts.how_many_pages),

@@ -21,7 +21,7 @@ from workbench.workflow import ExampleRun, NodeKind, Span, Workflow
 
 GALLERY = Path(__file__).parents[2] / "workflows" / "gallery"
 #: Files whose design is what their optimizer writes: it runs first.
-LEARNED = {"contest", "forge", "llm_heuristics"}
+LEARNED = {"contest", "forge", "llm_heuristics", "rl_of_thoughts"}
 Rows = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 

@@ -37,11 +37,11 @@ OPEN: dict[str, str] = {
 SLOW = {
     *("agent_issues", "agentgym", "amber", "automl_agent", "blade", "boxing_gym", "cave_agent", "forge", "gen_rewrite"),
     *("graph_team", "internet_of_agents", "llm_heuristics", "master", "ml_experiments", "mobile_agent", "poact"),
-    *("research_code_agent", "stateflow_intercode", "webpilot"),
+    *("research_code_agent", "rl_of_thoughts", "stateflow_intercode", "webpilot"),
 }
 CONFINED = {"agent_issues", "ml_experiments", "one_day", "stateflow_intercode"}
 #: Optimizers that write what stands nowhere in the file: texts, programs, stores, teams, routes.
-WRITERS = {"forge", "memory", "rewrite", "route", "team"}
+WRITERS = {"forge", "memory", "navigate", "rewrite", "route", "team"}
 
 
 def points(domain: DomainSpec) -> float:

@@ -39,7 +39,7 @@ _REFUSED = {
     "'functions'": "gta",
     "'loop'": (
         "amber captain knowledge_cache llm_heuristics long_writer mindsearch omni_search own_examples poact "
-        "research_code_agent sibyl two_heads webpilot"
+        "research_code_agent rl_of_thoughts sibyl two_heads webpilot"
     ),
     "'map'": "gta_steps hm_rag reaper toolshed",
     "'play'": (
