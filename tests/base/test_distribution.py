@@ -19,11 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def install(folder: Path, name: str, *files: str, top_level: str | None = None) -> None:
-    """The metadata of an installed distribution, and none of its files."""
+    """An installed distribution with empty files. From Python 3.12 on, files that are not there do not count."""
     info = folder / f"{name}-0.8.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.8\n")
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    for file in map(folder.joinpath, files):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
     if top_level is not None:
         (info / "top_level.txt").write_text(f"{top_level}\n")
 
@@ -43,7 +46,7 @@ def started(folder: Path, *args: str) -> str:
 @pytest.mark.parametrize("how", ["record", "top_level"])
 def test_a_strangers_package_of_our_name_is_told_once(how: str, tmp_path: Path) -> None:
     if how == "record":
-        install(tmp_path, "workbench", "workbench/__init__.py", "workbench-0.8.dist-info/METADATA")
+        install(tmp_path, "workbench", "workbench/other.py", "workbench-0.8.dist-info/METADATA")  # does not hide ours
     else:
         install(tmp_path, "workbench", top_level="workbench")
     for args in (["--version"], ["--help"], ["plugin", "list"]):
@@ -53,7 +56,7 @@ def test_a_strangers_package_of_our_name_is_told_once(how: str, tmp_path: Path) 
 
 def test_others_are_not_told_of(tmp_path: Path) -> None:
     install(tmp_path, "workbench", "another/__init__.py")
-    install(tmp_path, "other_bench", "workbench/__init__.py")  # to find it, all files of all would have to be read
+    install(tmp_path, "other_bench", "workbench/other.py")  # to find it, all files of all would have to be read
     assert started(tmp_path, "--version") == ""
 
 

@@ -107,7 +107,8 @@ def _width_of(kind: Any, content: Any, multiline: bool, before: int) -> int:
         if content[0] > 0:
             _width(list(content[1]), multiline, before)
         return 0
-    if kind is _codes.ASSERT_NOT and all(part[0] in _REPEATS and not part[1][0] for part in content[1]):
+    refuses = kind is _codes.ASSERT_NOT and all(part[0] in _REPEATS and not part[1][0] for part in content[1])
+    if refuses or kind is _codes.FAILURE:  # which Python 3.13 makes of an empty (?!)
         raise Unmatchable("(?!...) refuses what always matches")
     return 0  # references and conditions: their width is not known here
 
