@@ -37,7 +37,7 @@ def write_files(folder: Path, base: str) -> None:
         "data": {"file": "rows.jsonl", "split": {"train": 8, "val": 12, "test": 20}},
         "metric": "exact_match(label)",
         "nodes": {"sort": {"predict": "text -> label"}},
-        "attacks": {"query": {"query": {"text": "cf"}, "success": {"course": "differs"}}},
+        "attacks": {"query": {"query": {"text": "cf"}, "success": {"trace": "differs"}}},
         "search": {"nodes.sort.instructions": [f"Sort it, way {i}." for i in range(4)]},
         "optimize": [{"random": {"trials": 3}}],
         "concurrency": AT_ONCE,

@@ -193,7 +193,7 @@ def claims(job: tuple[str, int, bool]) -> bool:
         rows = world.rows(rng)
         model = world.model(rows, seed, gain)
         if world.course is not None:
-            return world.main(folder, rows, model)
+            return world.course(folder, rows, model)
         rows.write(folder)
         return run(write_file(folder, world, seed=seed), model).proved
 
