@@ -119,7 +119,7 @@ NODES: dict[str, tuple[dict[str, Any], str]] = {
     "workflow": ({"workflow": "in.yaml"}, "python:p1.py:f"),
 }
 #: Kinds without a setting that leads out.
-HARMLESS = {"code", "remember"}
+HARMLESS = {"code", "remember", "navigate"}
 
 
 @pytest.mark.parametrize("name", NODES)
