@@ -47,3 +47,12 @@ def test_the_estimate_counts_no_more_rows_than_the_settings_allow(
     assert f"{name}: runs at most {rows} rows." in found["lines"]
     assert found["search"]["calls"] == rows and found["candidates"] == rows // 20
     assert lm.requests <= found["total"]["calls"] == 20 + rows + 2 * 60
+
+
+def test_two_optimizers_of_one_name_are_both_counted(tmp_path: Path) -> None:
+    space = {"nodes.sort.instructions": ["One.", "Two.", "Three."]}
+    both = [{"random": {"trials": 2}}, {"random": {"trials": 3}}]
+    plant(tmp_path, lambda r: 0.5, None, calls=5000, rows=(20, 20, 60), search=space, optimize=both)
+    task, optimizers = prepare(tmp_path / "workflow.yaml")[2:4]
+    found = estimate(task, optimizers)
+    assert found["candidates"] == 5 and found["search"]["calls"] == 5 * 20

@@ -63,6 +63,24 @@ def test_a_split_that_cannot_be_is_refused(split: dict[str, Any], words: str, tm
         planted(tmp_path, 32, split=split)
 
 
+@pytest.mark.parametrize(
+    ("data", "words", "hint"),
+    [
+        ({"where": {"text": {"matches": ".*topic[12] .*"}}}, "2 of the file's 32 meet `where`", "or correct `where`"),
+        ({"limit": 2}, "`limit` keeps 2", "or raise `limit`"),
+        ({"limit": 2, "where": {"text": {"matches": ".*topic.*"}}}, "`limit` keeps 2", "or raise `limit`"),
+    ],
+)
+def test_what_leaves_too_few_rows_for_a_split_is_named(
+    data: dict[str, Any], words: str, hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=f"the split needs 40 rows, and {words}") as caught:
+        planted(tmp_path, 32, split={"train": 20, "val": 10, "test": 10}, **data)
+    assert hint in str(caught.value.hint)
+    with pytest.raises(SpecError, match=f"three splits need at least 3 rows, and {words}"):
+        planted(tmp_path, 32, **data)
+
+
 def test_what_val_shares_with_train_or_test_is_told(tmp_path: Path) -> None:
     """A test row that val has is left out of the test: val chose the winner."""
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)

@@ -86,7 +86,7 @@ class CommandGroup(click.Group):
 
 
 def _printing_apart(command: click.Command) -> click.Command:
-    """Make the command run with `prints_on_stderr`, after its help, and close what it opened. Groups stay."""
+    """Make the command run with `prints_on_stderr`, after its help, and close what it opened. A group is left alone."""
     if isinstance(command, click.Group) or "invoke" in vars(command):
         return command
     invoke = command.invoke

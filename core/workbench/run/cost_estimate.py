@@ -111,8 +111,8 @@ class _Plan:
         self.search = [(name, None if n is None or rounds is None else rounds * n) for name, n in most]
         self.known = known = sum(n or 0 for _, n in self.search)
         unbounded = [made for made, (_, n) in zip(optimizers, most, strict=True) if n is None]
-        rows = [(name, o.max_rows(data.train, data.val)) for name, o in unbounded]
-        self.rows = {name: rounds * n for name, n in rows if n is not None and rounds is not None}
+        rows = [(name, made.max_rows(data.train, data.val)) for name, made in unbounded]
+        self.rows = [(name, rounds * n) for name, n in rows if n is not None and rounds is not None]
         bounded = bool(optimizers) and None not in [n for _, n in self.search]
         self.again = row.times((MAX_RUNS - 1) * sealed).calls if task.spec.proof.rerun else 0
         self.proof_calls = self.calls * (sealed + tests)
@@ -121,7 +121,7 @@ class _Plan:
         self.ceilings = [*_ceilings(task, baseline, one, planned, 0 if bounded else known)]
         counts = [int(left / each) for _, left, each in self.ceilings if each]
         if rows and len(self.rows) == len(rows):
-            counts.append(math.ceil(sum(self.rows.values()) / max(1, len(data.val))))
+            counts.append(math.ceil(sum(n for _, n in self.rows) / max(1, len(data.val))))
         self.candidates = min(counts, default=None)
         declared = candidate.rows(known / max(1, self.calls), used)
         searching = declared if bounded else None
@@ -172,7 +172,7 @@ class _Plan:
             yield "The metric calls a model, too; its calls are extra."
         in_rounds = f" in {rounds} rounds" * (rounds > 1)
         yield from (f"{name}: at most {most} calls{in_rounds}." for name, most in self.search if most is not None)
-        yield from (f"{name}: runs at most {most} rows{in_rounds}." for name, most in self.rows.items())
+        yield from (f"{name}: runs at most {most} rows{in_rounds}." for name, most in self.rows)
         if self.total is not None:
             by = f" by these, and {budget.calls} by the budget" if (budget.calls or math.inf) < self.total else ""
             yield f"Total: at most {self.total} calls, without retries{by}."
