@@ -6,12 +6,14 @@ is data, never an object that is loaded.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from workbench.errors import SpecError
 from workbench_route.features import Features
 
 #: A number of a learned model. No infinities, and no NaN, with which a comparison is never true.
@@ -22,6 +24,47 @@ class Learned(BaseModel):
     """Base of what is learned: unknown keys and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LearnedSetting(Learned):
+    """Base of what a node's setting `learned` holds, as JSON.
+
+    what, hint: the words of the error for a text that is something else. tables: parts with a line for each item.
+    """
+
+    what: ClassVar[str]
+    hint: ClassVar[str]
+    tables: ClassVar[tuple[str, ...]] = ()
+
+    def dump(self) -> str:
+        """Return the text that `parse` reads, a line for each part."""
+        parts = self.model_dump(mode="json", exclude_defaults=True)
+        written = {key: _table(part) if key in self.tables else _json(part) for key, part in parts.items()}
+        return "{" + ",\n".join(f"{_json(key)}: {part}" for key, part in written.items()) + "}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `dump` wrote. Raises SpecError."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"][:3])
+            message = first["msg"].removeprefix("Value error, ")
+            raise SpecError(
+                f"this is not a learned {cls.what}: {place + ': ' if place else ''}{message}",
+                hint=cls.hint,
+                path=("learned",),
+            ) from None
+
+
+def _table(part: Mapping[str, object]) -> str:
+    inner = ",\n".join(f" {_json(name)}: {_json(item)}" for name, item in part.items())
+    return f"{{\n{inner}\n}}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class Linear(Learned):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from workbench.errors import SpecError
 from workbench_route.features import FeatureSpace
 from workbench_route.outcomes import Candidate
-from workbench_route.predictor import Learned, Predictor, Real
+from workbench_route.predictor import Learned, LearnedSetting, Predictor, Real
 from workbench_route.reward import Reward
 
 Rule = Literal["value", "match"]
@@ -28,7 +26,7 @@ class CallCost(Learned):
         return self.fixed + self.per_character * characters
 
 
-class Router(Learned):
+class Router(LearnedSetting):
     """The router that the optimizer `route` has learned, in the setting `learned` of a node.
 
     rule: `match`, that of BEST-Route (arXiv 2506.22716): a head says how likely the candidate is no worse than the
@@ -36,6 +34,10 @@ class Router(Learned):
     how good the candidate is expected to be; the one with the highest quality less the threshold times its cost (in
     units of the reference's mean cost) is taken.
     """
+
+    what = "router"
+    hint = "The optimizer `route` writes this setting; leave it out to take the reference for every input."
+    tables = ("heads", "rewards")
 
     version: Literal[1] = 1
     rule: Rule
@@ -89,33 +91,6 @@ class Router(Learned):
         found = self.rewards.get(model)
         return Reward(found) if found is not None else None
 
-    def dump(self) -> str:
-        """The text that `parse` reads, a line for each part."""
-        parts = self.model_dump(mode="json", exclude_defaults=True)
-        lines: list[str] = []
-        for key, value in parts.items():
-            if key in ("heads", "rewards"):
-                inner = ",\n".join(f" {_json(name)}: {_json(part)}" for name, part in value.items())
-                lines.append(f"{_json(key)}: {{\n{inner}\n}}")
-            else:
-                lines.append(f"{_json(key)}: {_json(value)}")
-        return "{" + ",\n".join(lines) + "}"
-
-    @classmethod
-    def parse(cls, text: str) -> Router:
-        """Read what `dump` wrote. Raises SpecError."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"][:3])
-            message = first["msg"].removeprefix("Value error, ")
-            raise SpecError(
-                f"this is not a learned router: {place + ': ' if place else ''}{message}",
-                hint="The optimizer `route` writes this setting; leave it out to take the reference for every input.",
-                path=("learned",),
-            ) from None
-
 
 def choose(
     rule: str, scores: Sequence[float], costs: Sequence[float], reference: int, threshold: float, mean_cost: float
@@ -126,7 +101,3 @@ def choose(
         fit = [i for i in order if i == reference or scores[i] >= threshold]
         return min(fit, key=lambda i: (costs[i], i))
     return min(order, key=lambda i: (threshold * costs[i] / mean_cost - scores[i], costs[i], i))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -5,19 +5,18 @@ It is kept as JSON in the file and evaluated here, in pure Python, as the router
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_origin
 
-from pydantic import Field as Setting, ValidationError, model_validator
+from pydantic import Field as Setting, model_validator
 
 from workbench.errors import SpecError
 from workbench.workflow import Field, Image
 from workbench_kit.answers import convert
 from workbench_kit.prompting import plain_adapter as plain
 from workbench_route.features import SHAPE, FeatureSpace
-from workbench_route.predictor import Learned, Real
+from workbench_route.predictor import LearnedSetting, Real
 
 #: A navigator has fewer numbers than this (Hao et al., arXiv 2505.14140: "less than 3K parameters").
 MAX_NUMBERS = 3000
@@ -70,12 +69,15 @@ def _is_collection(field: Field) -> bool:
     return (get_origin(field.type) or field.type) in (list, dict)
 
 
-class Navigator(Learned):
+class Navigator(LearnedSetting):
     """A dueling network: the value of a choice is that of the state plus the choice's advantage over their mean.
 
     inputs: the fields that it reads. center, scale: mean and standard deviation of each feature. hidden: for each unit
     its weights and, at the end, its bias; value and advantages likewise.
     """
+
+    what = "navigator"
+    hint = "The optimizer `navigate` writes this setting; leave it out to take the first choice every time."
 
     version: Literal[1] = 1
     inputs: list[str]
@@ -115,26 +117,6 @@ class Navigator(Learned):
         base = _weighted(self.value, units) - math.fsum(advantages) / len(advantages)
         return [base + advantage for advantage in advantages]
 
-    def dump(self) -> str:
-        """Return the text that `parse` reads, a line for each part."""
-        parts = self.model_dump(mode="json", exclude_defaults=True)
-        return "{" + ",\n".join(f"{_json(key)}: {_json(part)}" for key, part in parts.items()) + "}"
-
-    @classmethod
-    def parse(cls, text: str) -> Navigator:
-        """Read what `dump` wrote. Raises SpecError."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"][:3])
-            message = first["msg"].removeprefix("Value error, ")
-            raise SpecError(
-                f"this is not a learned navigator: {place + ': ' if place else ''}{message}",
-                hint="The optimizer `navigate` writes this setting; leave it out to take the first choice every time.",
-                path=("learned",),
-            ) from None
-
 
 def hidden_units(size: int, choices: int) -> int:
     """Return the number of hidden units that fit. Raises SpecError if too few do."""
@@ -166,7 +148,3 @@ def _normal(value: float, center: float, scale: float) -> float:
 
 def _weighted(row: Sequence[float], x: Sequence[float]) -> float:
     return math.fsum(w * v for w, v in zip(row, x, strict=False)) + row[-1]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
