@@ -143,7 +143,7 @@ LINES = {
     "errors": 487,
     "evaluation": 1633,
     "inference": 1064,
-    "ledger": 1276,
+    "ledger": 1283,
     "lm": 1230,
     "plugins": 559,
     "proof": 2393,

@@ -30,8 +30,16 @@ from typing import Any
 from workbench.errors import FailureKind, LMError, ServerDead
 from workbench.ledger.ceilings import Ceilings
 from workbench.ledger.cut_prompts import CutPrompts
-from workbench.ledger.recalled import AcceptedKeys, NoJournal, Recalled, RecalledCalls, tell_recalled
-from workbench.ledger.retry import MAX_PAUSES, AdaptiveLimiter, Attempts, FailureStreak, Pause, pause_before
+from workbench.ledger.recalled import NoJournal, Recalled, RecalledCalls, tell_recalled
+from workbench.ledger.retry import (
+    MAX_PAUSES,
+    AcceptedKeys,
+    AdaptiveLimiter,
+    Attempts,
+    FailureStreak,
+    Pause,
+    pause_before,
+)
 from workbench.ledger.spend import Bill, CallInfo, PriceCheck, Settled, Spend, estimate_prompt, price_of, unknown_price
 from workbench.lm import LM, MAX_TOKENS, Request, Response, check_length, split_page
 from workbench.spec import BudgetSpec, LMSpec
