@@ -168,6 +168,16 @@ class Understating(Optimizer):
         return study.best
 
 
+class FewerRows(Understating):
+    """Says that it runs a row, and runs those of val."""
+
+    def max_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
+        return None
+
+    def max_rows(self, train: Any, val: Any) -> int | None:
+        return 1
+
+
 class Costly(Optimizer):
     """Asks a model whether it is ready."""
 
@@ -189,6 +199,7 @@ def test_bad_optimizer_is_caught(subtests: pytest.Subtests) -> None:
     for bad, check in [
         (Costly, checks.check_is_ready_without_a_call),
         (Understating, checks.check_keeps_to_its_estimate),
+        (FewerRows, checks.check_keeps_to_its_estimate),
         (Undocumented, checks.check_is_documented),
         (Greedy, checks.check_honours_any_budget),
         (GlobalRandom, checks.check_is_deterministic),

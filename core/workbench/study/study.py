@@ -64,8 +64,8 @@ class Optimizer(BaseModel):
         return None
 
     def max_rows(self, train: Sequence[Example], val: Sequence[Example]) -> int | None:
-        """Return the most rows that candidates are run on, for the `workbench estimate` of optimizers that cannot tell
-        their calls; None if the settings do not bound the number."""
+        """Return the maximum number of rows that `optimize` runs, for `workbench estimate`. None if the settings do not
+        bound it. Ignored if `max_calls` returns a number."""
         return None
 
 

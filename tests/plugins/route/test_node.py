@@ -68,6 +68,12 @@ def routed(node: dict[str, Any], texts: list[str], folder: Path, speak: Any = sa
     return outcomes, script
 
 
+def test_what_was_learned_is_written_with_a_line_for_each_head() -> None:
+    """So that a change of one head is one line of a diff."""
+    begins = [line.split(":")[0] for line in easy_router().dump().splitlines()]
+    assert begins[begins.index('"heads"') :] == ['"heads"', ' "small"', ' "large"', "},", '"rewards"', ' "small"', "}}"]
+
+
 def test_without_anything_learned_every_input_goes_to_the_reference(tmp_path: Path) -> None:
     outcomes, script = routed(route(), ["easy", "hard"], tmp_path)
     assert [o.prediction["label"] for o in outcomes] == ["large", "large"] and len(script.requests) == 2
